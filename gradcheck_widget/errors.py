@@ -1,0 +1,23 @@
+"""The exceptions that callers can catch by name. First room of the house: it imports nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["GradcheckError", "UsageError"]
+
+
+class GradcheckError(RuntimeError):
+    """A gradient check failed. The text says what failed, where and by how much.
+
+    Attributes
+    ----------
+    report : GradcheckReport or None
+        Everything that was measured, where the check got far enough to have a report.
+    """
+
+    report: Any = None
+
+
+class UsageError(AssertionError, ValueError):
+    """A combination of arguments that asks for nothing; an ``AssertionError``, as PyTorch raises it."""

@@ -1,0 +1,434 @@
+"""What was found, as data, text, HTML and JSON. A report holds arrays, never the function: re-judging runs nothing."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .comparison import Comparison, Element
+from .jacobians import element_name
+from .probes import Check
+
+__all__ = ["GradcheckReport", "PairReport", "number"]
+
+Array = np.ndarray[Any, Any]
+
+
+def number(x: complex, digits: int = 6) -> str:
+    """A value in a message: `digits` significant digits, complex as ``1.5-0.25j``."""
+    if isinstance(x, complex):
+        return f"{x.real:.{digits}g}{x.imag:+.{digits}g}j"
+    return f"{x:.{digits}g}"
+
+
+@dataclass(frozen=True, eq=False)
+class PairReport:
+    """One Jacobian: an output with respect to an input, at one (atol, rtol).
+
+    Attributes
+    ----------
+    output, input : str
+        Names, such as ``output 0`` and ``input 1 'w'``; `output_index` and `input_index` are their positions.
+    part : str
+        ``''`` for a real output; ``'real'`` or ``'imag'``: which part of a complex output this is the Jacobian of.
+    analytical, numerical : ndarray, shape (output size, input size)
+        float64, or complex128 if the input is complex.
+    error, tolerance, ratio : ndarray, float64, of the same shape
+        ``abs(analytical - numerical)``, ``atol + rtol * abs(numerical)``, and their quotient (1 is the limit).
+    failing : ndarray of bool, of the same shape
+    output_shape, input_shape : tuple of int
+    differentiable : bool
+        False: the output carries no gradient, so the numerical side must be exactly 0, whatever the tolerances.
+    unmoved : ndarray of bool, shape `input_shape`
+        Where x + eps == x in floating point: the step is too small for this value, and numerical is NaN.
+    """
+
+    output: str
+    input: str
+    output_index: int
+    input_index: int
+    part: str
+    output_shape: tuple[int, ...]
+    input_shape: tuple[int, ...]
+    differentiable: bool
+    unmoved: Array
+    comparison: Comparison
+
+    @property
+    def analytical(self) -> Array:
+        return self.comparison.analytical
+
+    @property
+    def numerical(self) -> Array:
+        return self.comparison.numerical
+
+    @property
+    def error(self) -> Array:
+        return self.comparison.error
+
+    @property
+    def tolerance(self) -> Array:
+        return self.comparison.tolerance
+
+    @property
+    def ratio(self) -> Array:
+        return self.comparison.ratio
+
+    @property
+    def failing(self) -> Array:
+        return self.comparison.failing
+
+    @property
+    def failing_count(self) -> int:
+        return self.comparison.failing_count
+
+    @property
+    def passed(self) -> bool:
+        return self.comparison.passed
+
+    @property
+    def size(self) -> int:
+        return int(self.analytical.size)
+
+    @property
+    def name(self) -> str:
+        """``output 0 <- input 1 'w'``, with the part of a complex output."""
+        return f"{self.output}{f' ({self.part})' if self.part else ''} <- {self.input}"
+
+    def worst(self, k: int = 5) -> tuple[Element, ...]:
+        """The `k` elements with the largest ratio, the worst first."""
+        return self.comparison.worst(k)
+
+    def detection_power(self, share: float = 0.01) -> float:
+        """Share of nonzero elements on which an error of `share` (0.01: 1 %) would have been seen: see `Comparison`."""
+        return self.comparison.detection_power(share)
+
+    def place(self, element: Element) -> str:
+        """``output 0 [2, 1] <- input 1 'w' [0, 3]``"""
+        out = element_name(self.output, self.output_shape, element.row)
+        return f"{out} <- {element_name(self.input, self.input_shape, element.column)}"
+
+    def in_full_shape(self, values: Array) -> Array:
+        """A matrix of this pair in the shape ``output_shape + input_shape``."""
+        return values.reshape(self.output_shape + self.input_shape)
+
+    def describe(self, element: Element) -> str:
+        """One line: place, both values, error against tolerance."""
+        values = f"analytical {number(element.analytical)}, numerical {number(element.numerical)}"
+        if self.unmoved.size and self.unmoved.reshape(-1)[element.column]:
+            return f"{self.place(element)}: {values} (step too small for this value: x + eps == x)"
+        text = f"{self.place(element)}: {values}, error {element.error:.3g}"
+        if element.tolerance > 0 and math.isfinite(element.ratio):
+            return f"{text} = {element.ratio:.3g} x the tolerance {element.tolerance:.3g}"
+        return f"{text}, tolerance {element.tolerance:.3g}"
+
+    def judge(self, atol: float, rtol: float) -> PairReport:
+        """The same Jacobians under other tolerances."""
+        if not self.differentiable:
+            atol = rtol = 0.0
+        return replace(self, comparison=Comparison(self.analytical, self.numerical, atol, rtol))
+
+
+@dataclass(frozen=True, eq=False)
+class GradcheckReport:
+    """All that `gradcheck` found. Its ``str()`` is for reading, ``to_dict()`` and ``to_json()`` are for programs.
+
+    Attributes
+    ----------
+    pairs : tuple of PairReport
+        One for each output and checked input; two for a complex output.
+    checks : tuple of Check
+        The side checks, each with `name`, `passed` and `message`.
+    eps, atol, rtol, nondet_tol : float
+        The settings. `eps` is in the units of the inputs, `atol` in those of the derivative.
+    engine : str
+    """
+
+    pairs: tuple[PairReport, ...]
+    checks: tuple[Check, ...]
+    eps: float
+    atol: float
+    rtol: float
+    nondet_tol: float
+    engine: str
+
+    @cached_property
+    def passed(self) -> bool:
+        return all(p.passed for p in self.pairs) and all(c.passed for c in self.checks)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def judge(self, *, atol: float | None = None, rtol: float | None = None) -> GradcheckReport:
+        """The same measurement under other tolerances; `func` is not run again.
+
+        Raises
+        ------
+        ValueError
+            If a tolerance is negative, NaN or not a number.
+        """
+        atol = self.atol if atol is None else tolerance_value("atol", atol)
+        rtol = self.rtol if rtol is None else tolerance_value("rtol", rtol)
+        return replace(self, pairs=tuple(p.judge(atol, rtol) for p in self.pairs), atol=atol, rtol=rtol)
+
+    # -- counts -------------------------------------------------------------------------------------------
+    @property
+    def size(self) -> int:
+        """Number of elements of all Jacobians."""
+        return sum(p.size for p in self.pairs)
+
+    @cached_property
+    def failing_count(self) -> int:
+        return sum(p.failing_count for p in self.pairs)
+
+    @cached_property
+    def largest_ratio(self) -> float:
+        return max((p.comparison.largest_ratio for p in self.pairs), default=0.0)
+
+    def detected_count(self, share: float = 0.01) -> tuple[int, int]:
+        """On how many elements an error of `share` would have been seen, and how many are not 0."""
+        return (
+            sum(int(np.count_nonzero(p.comparison.detected(share))) for p in self.pairs),
+            sum(int(np.count_nonzero(p.comparison.nonzero)) for p in self.pairs),
+        )
+
+    def detection_power(self, share: float = 0.01) -> float:
+        """Share of all nonzero elements on which an error of `share` (0.01: 1 %) would have been seen."""
+        seen, total = self.detected_count(share)
+        return seen / total if total else 0.0
+
+    # -- words --------------------------------------------------------------------------------------------
+    @cached_property
+    def power_text(self) -> str:
+        seen, total = self.detected_count()
+        if total == 0:
+            return "every element is 0 on both sides: nothing was tested"
+        return f"a 1 % error would be seen on {_percent(seen, total)} of {_count(total, 'nonzero element')}"
+
+    @cached_property
+    def verdict(self) -> str:
+        """The verdict in one line, as the widget shows it."""
+        if not self.pairs and not self.checks:
+            return "PASS  nothing to compare"
+        within = self.size - self.failing_count
+        bad = [c for c in self.checks if not c.passed]
+        if self.failing_count:
+            return (
+                f"FAIL  {self.failing_count:,} of {_count(self.size, 'element')} out of tolerance, "
+                f"worst at {_ratio(self.largest_ratio)} of it"
+            )
+        if bad:
+            return f"FAIL  {bad[0].name}: see the checks below"
+        if self.size == 0:
+            return "PASS  there are no elements to compare: nothing was tested"
+        return (
+            f"PASS  {within:,} of {_count(self.size, 'element')} within tolerance, worst at "
+            f"{_ratio(self.largest_ratio)} of it"
+        )
+
+    @cached_property
+    def checks_text(self) -> str:
+        good = sum(c.passed for c in self.checks)
+        return f"other checks: {good} of {len(self.checks)} pass"
+
+    def failures(self) -> Iterator[str]:
+        """What failed, in PyTorch's order, each as the text of a `GradcheckError`."""
+        for check in self.checks:
+            if not check.passed and check.name in ("gradient shapes", "output stays", "input untouched"):
+                yield check.message
+        for pair in self.pairs:
+            if not pair.passed:
+                yield self._mismatch(pair)
+        for check in self.checks:
+            if not check.passed and check.name not in ("gradient shapes", "output stays", "input untouched"):
+                yield check.message
+
+    def _mismatch(self, pair: PairReport) -> str:
+        part = {"real": "real", "imag": "imaginary"}.get(pair.part)
+        head = f"While considering the {part} part of complex outputs only, " if part else ""
+        where = f"output {pair.output_index} with respect to input {pair.input_index}"
+        if pair.differentiable:
+            rule = f"exceed atol + rtol * |numerical| (eps={self.eps:g}, atol={self.atol:g}, rtol={self.rtol:g})"
+            head += f"Jacobian mismatch for {where}"
+        else:
+            rule = f"are not 0 (eps={self.eps:g}), although the output carries no gradient (was it detached?)"
+            head += f"Numerical gradient for function expected to be zero, for {where}"
+        name = f" ({pair.input.split(' ', 2)[2]})" if pair.input.count(" ") > 1 else ""
+        worst = [e for e in pair.worst(4) if e.failing]
+        lines = [f"{head}{name}: {pair.failing_count:,} of {_count(pair.size, 'element')} {rule}"]
+        lines += [("  worst: " if n == 0 else "         ") + pair.describe(e) for n, e in enumerate(worst)]
+        return "\n".join(lines)
+
+    def error_text(self) -> str:
+        """The text of the `GradcheckError`: the first failure in full, the others in a line each."""
+        found = list(self.failures())
+        if not found:
+            return ""
+        rest = [line.splitlines()[0] for line in found[1:]]
+        more = f"\n  ... and {len(rest) - 5} more" if len(rest) > 5 else ""
+        return found[0] + "".join(f"\nAlso: {line}" for line in rest[:5]) + more
+
+    def __str__(self) -> str:
+        lines = [
+            self.verdict,
+            f"      {self.power_text}; {self.checks_text}",
+            f"      eps={self.eps:g}, atol={self.atol:g}, rtol={self.rtol:g}, engine {self.engine}",
+        ]
+        for p in self.pairs:
+            state = "pass" if p.passed else "FAIL"
+            lines.append(
+                f"  {state}  {p.name}  ({p.analytical.shape[0]} x {p.analytical.shape[1]}): "
+                f"{p.failing_count:,} of {_count(p.size, 'element')} fail, "
+                f"worst at {_ratio(p.comparison.largest_ratio)} of the tolerance"
+            )
+            if not p.passed:
+                lines += [f"          {p.describe(e)}" for e in p.worst(5) if e.failing]
+        lines += [f"  {'pass' if c.passed else 'FAIL'}  {c.name}: {c.message}" for c in self.checks]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<GradcheckReport: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        esc = html.escape
+        rows = []
+        for p in self.pairs:
+            worst = "<br>".join(esc(p.describe(e)) for e in p.worst(3) if e.failing)
+            rows.append(
+                f"<tr><td>{_badge(p.passed)}</td><td>{esc(p.name)}</td>"
+                f"<td style='text-align:right'>{p.failing_count:,} of {p.size:,}</td>"
+                f"<td style='text-align:right'>{esc(_ratio(p.comparison.largest_ratio))}</td>"
+                f"<td style='text-align:left'>{worst}</td></tr>"
+            )
+        head = "".join(
+            f"<th style='text-align:left'>{h}</th>"
+            for h in ("", "Jacobian", "failing", "worst error / tolerance", "worst elements")
+        )
+        checks = "".join(
+            f"<li style='list-style:none'>{_badge(c.passed)} {esc(c.name)}: {esc(c.message)}</li>" for c in self.checks
+        )
+        return (
+            f"<div><p>{_badge(self.passed)} {esc(self.verdict[4:].strip())}. {esc(self.power_text)}; "
+            f"{esc(self.checks_text)}.<br><small>eps={self.eps:g}, atol={self.atol:g}, rtol={self.rtol:g}, engine "
+            f"{esc(self.engine)}</small></p><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+            f"<ul style='padding-left:0'>{checks}</ul></div>"
+        )
+
+    # -- data ---------------------------------------------------------------------------------------------
+    def to_dict(self, *, worst: int = 5, arrays: bool = False) -> dict[str, Any]:
+        """Plain data, ready for JSON: complex numbers as ``{"re", "im"}``, infinities and NaN as strings.
+
+        Parameters
+        ----------
+        worst : int
+            How many of the worst elements of each pair to list.
+        arrays : bool
+            Also the two Jacobians in full, as nested lists.
+        """
+        pairs = []
+        for p in self.pairs:
+            entry: dict[str, Any] = {
+                "output": p.output,
+                "input": p.input,
+                "output_index": p.output_index,
+                "input_index": p.input_index,
+                "part": p.part,
+                "output_shape": list(p.output_shape),
+                "input_shape": list(p.input_shape),
+                "differentiable": p.differentiable,
+                "passed": p.passed,
+                "elements": p.size,
+                "failing": p.failing_count,
+                "largest_ratio": _plain(p.comparison.largest_ratio),
+                "detection_power": p.detection_power(),
+                "worst": [
+                    {
+                        "output_element": _index(e.row, p.output_shape),
+                        "input_element": _index(e.column, p.input_shape),
+                        "analytical": _plain(e.analytical),
+                        "numerical": _plain(e.numerical),
+                        "error": _plain(e.error),
+                        "tolerance": _plain(e.tolerance),
+                        "ratio": _plain(e.ratio),
+                        "failing": e.failing,
+                    }
+                    for e in p.worst(worst)
+                ],
+            }
+            if arrays:
+                entry["analytical"] = _plain(p.analytical.tolist())
+                entry["numerical"] = _plain(p.numerical.tolist())
+            pairs.append(entry)
+        return {
+            "passed": self.passed,
+            "verdict": self.verdict,
+            "eps": self.eps,
+            "atol": self.atol,
+            "rtol": self.rtol,
+            "nondet_tol": self.nondet_tol,
+            "engine": self.engine,
+            "detection_power": self.detection_power(),
+            "pairs": pairs,
+            "checks": [{"name": c.name, "passed": c.passed, "message": c.message} for c in self.checks],
+        }
+
+    def to_json(self, *, worst: int = 5, arrays: bool = False, indent: int | None = None) -> str:
+        """`to_dict` as strict JSON text."""
+        return json.dumps(self.to_dict(worst=worst, arrays=arrays), indent=indent, allow_nan=False)
+
+
+def tolerance_value(name: str, value: Any, *, positive: bool = False) -> float:
+    """`value` as a float, or a ValueError that names it and the rule."""
+    try:
+        x = float(value)
+    except (TypeError, ValueError):
+        x = math.nan
+    if math.isnan(x) or math.isinf(x) or x < 0 or (positive and x == 0) or isinstance(value, str | bytes):
+        rule = "a finite number greater than 0" if positive else "a finite number, 0 or greater"
+        raise ValueError(f"{name} must be {rule}, got {value!r}")
+    return x
+
+
+def _index(flat: int, shape: tuple[int, ...]) -> list[int]:
+    return [int(a) for a in np.unravel_index(flat, shape)] if shape else []
+
+
+def _plain(x: Any) -> Any:
+    if isinstance(x, list):
+        return [_plain(v) for v in x]
+    if isinstance(x, complex):
+        return {"re": _plain(x.real), "im": _plain(x.imag)}
+    return x if math.isfinite(x) else str(x)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def _percent(part: int, whole: int) -> str:
+    """Rounded, but never to 100 % or 0 % when it is not."""
+    share = 100 * part / whole
+    if part not in (0, whole):
+        share = min(max(share, 0.1), 99.9)
+    return f"{share:.3g} %"
+
+
+def _ratio(x: float) -> str:
+    if x == 0:
+        return "0"
+    return "infinitely many times" if math.isinf(x) else f"{x:.3g}" if x < 1 else f"{x:.3g} times"
+
+
+def _badge(passed: bool) -> str:
+    """Word and colour; both colours are fixed, so that a dark theme cannot take one of them."""
+    word, back = ("PASS", "#1b6e53") if passed else ("FAIL", "#b3401a")
+    return (
+        f"<span style='background:{back};color:#ffffff;padding:1px 6px;border-radius:3px;font-weight:600'>{word}</span>"
+    )
