@@ -184,9 +184,14 @@ class Measurement:
         result: Numerical = drain(self.numerical_steps(eps), progress)
         return result
 
+    @property
+    def settled(self) -> bool:
+        """No failure needs to be measured the plain way any more."""
+        return self._confirmed or self._evaluator.plain
+
     def confirm(self, eps: float) -> bool:
         """After a failure on a shortcut, measure the plain way too. True: the numbers at `eps` are others now."""
-        if self._confirmed or self._evaluator.plain:
+        if self.settled:
             return False
         self._confirmed = True
         shortcut, evaluator = self.numerical(eps), self._evaluator

@@ -16,7 +16,7 @@ from .comparison import Comparison, Element
 from .jacobians import element_name
 from .probes import Check
 
-__all__ = ["GradcheckReport", "PairReport", "number"]
+__all__ = ["GradcheckReport", "PairReport", "badge", "number", "ratio_text", "tolerance_value"]
 
 Array = np.ndarray[Any, Any]
 
@@ -222,15 +222,15 @@ class GradcheckReport:
         if self.failing_count:
             return (
                 f"FAIL  {self.failing_count:,} of {_count(self.size, 'element')} out of tolerance, "
-                f"worst at {_ratio(self.largest_ratio)} of it"
+                f"worst error {ratio_text(self.largest_ratio)} its tolerance"
             )
         if bad:
             return f"FAIL  {bad[0].name}: see the checks below"
         if self.size == 0:
             return "PASS  there are no elements to compare: nothing was tested"
         return (
-            f"PASS  {within:,} of {_count(self.size, 'element')} within tolerance, worst at "
-            f"{_ratio(self.largest_ratio)} of it"
+            f"PASS  {within:,} of {_count(self.size, 'element')} within tolerance, worst error "
+            f"{ratio_text(self.largest_ratio)} its tolerance"
         )
 
     @cached_property
@@ -286,7 +286,7 @@ class GradcheckReport:
             lines.append(
                 f"  {state}  {p.name}  ({p.analytical.shape[0]} x {p.analytical.shape[1]}): "
                 f"{p.failing_count:,} of {_count(p.size, 'element')} fail, "
-                f"worst at {_ratio(p.comparison.largest_ratio)} of the tolerance"
+                f"worst error {ratio_text(p.comparison.largest_ratio)} its tolerance"
             )
             if not p.passed:
                 lines += [f"          {p.describe(e)}" for e in p.worst(5) if e.failing]
@@ -302,9 +302,9 @@ class GradcheckReport:
         for p in self.pairs:
             worst = "<br>".join(esc(p.describe(e)) for e in p.worst(3) if e.failing)
             rows.append(
-                f"<tr><td>{_badge(p.passed)}</td><td>{esc(p.name)}</td>"
+                f"<tr><td>{badge('PASS' if p.passed else 'FAIL')}</td><td>{esc(p.name)}</td>"
                 f"<td style='text-align:right'>{p.failing_count:,} of {p.size:,}</td>"
-                f"<td style='text-align:right'>{esc(_ratio(p.comparison.largest_ratio))}</td>"
+                f"<td style='text-align:right'>{esc(ratio_text(p.comparison.largest_ratio))}</td>"
                 f"<td style='text-align:left'>{worst}</td></tr>"
             )
         head = "".join(
@@ -312,10 +312,10 @@ class GradcheckReport:
             for h in ("", "Jacobian", "failing", "worst error / tolerance", "worst elements")
         )
         checks = "".join(
-            f"<li style='list-style:none'>{_badge(c.passed)} {esc(c.name)}: {esc(c.message)}</li>" for c in self.checks
+            f"<li style='list-style:none'>{badge('PASS' if c.passed else 'FAIL')} {esc(c.name)}: {esc(c.message)}</li>" for c in self.checks
         )
         return (
-            f"<div><p>{_badge(self.passed)} {esc(self.verdict[4:].strip())}. {esc(self.power_text)}; "
+            f"<div><p>{badge('PASS' if self.passed else 'FAIL')} {esc(self.verdict[4:].strip())}. {esc(self.power_text)}; "
             f"{esc(self.checks_text)}.<br><small>eps={self.eps:g}, atol={self.atol:g}, rtol={self.rtol:g}, engine "
             f"{esc(self.engine)}</small></p><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
             f"<ul style='padding-left:0'>{checks}</ul></div>"
@@ -420,15 +420,14 @@ def _percent(part: int, whole: int) -> str:
     return f"{share:.3g} %"
 
 
-def _ratio(x: float) -> str:
-    if x == 0:
-        return "0"
-    return "infinitely many times" if math.isinf(x) else f"{x:.3g}" if x < 1 else f"{x:.3g} times"
+def ratio_text(x: float) -> str:
+    """Error over tolerance in words: ``0.31 x``, ``infinitely many x`` for NaN or infinite errors."""
+    return "infinitely many times" if math.isinf(x) else f"{x:.3g} x"
 
 
-def _badge(passed: bool) -> str:
-    """Word and colour; both colours are fixed, so that a dark theme cannot take one of them."""
-    word, back = ("PASS", "#1b6e53") if passed else ("FAIL", "#b3401a")
+def badge(word: str) -> str:
+    """PASS or FAIL as HTML: word and colour, both colours fixed, so that a dark theme cannot take one of them."""
+    back = "#1b6e53" if word == "PASS" else "#b3401a"
     return (
         f"<span style='background:{back};color:#ffffff;padding:1px 6px;border-radius:3px;font-weight:600'>{word}</span>"
     )

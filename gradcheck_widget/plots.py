@@ -1,0 +1,331 @@
+"""Pictures of one Jacobian under its tolerances: the error map and the tolerance band, as one reusable Figure.
+
+Never pyplot and never mathtext: neither is safe in threads, and a library leaves no global figure behind. Axes are
+linear in log10, with tick labels of our own. A change of tolerances moves the artists that are there already.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patheffects import Normal, withStroke
+from matplotlib.ticker import FixedLocator, FuncFormatter
+
+from .report import PairReport
+
+__all__ = ["CheckFigure", "decade", "reduce_blocks"]
+
+Array = np.ndarray[Any, Any]
+
+PASS, FAIL, FRAME, INK, FAINT, BAND = "#2b6c99", "#b3401a", "#3b0a08", "#24303c", "#6b7783", "#e8f0f5"
+FONT = {"family": "DejaVu Sans", "size": 9, "color": INK, "parse_math": False}
+SPAN = 4.0  # decades of error / tolerance on either side of 1 that the map's colours tell apart
+FRAMES = 4000  # with more failing cells than this their colour has to do
+CELLS = (150, 300)  # rows and columns that the map can show; larger Jacobians are reduced by blocks
+GRID = 400  # the band keeps one point for each cell of a GRID x GRID raster
+FLOOR = -16.0  # errors of the band start at 1e-16, so that its axis stands still while sliders move
+
+_drawing = threading.Lock()  # matplotlib's text and layout caches are shared by all figures
+
+
+def decade(v: float) -> str:
+    """Label of 10**v without mathtext: 1e-6, 0.01, 1, 100."""
+    n = round(v)
+    if abs(v - n) > 1e-9:
+        return f"{10**v:.2g}"
+    return f"1e{n}" if n < -2 or n > 3 else f"{10.0**n:g}"
+
+
+def reduce_blocks(values: Array, rows: int, columns: int) -> Array:
+    """`values` as at most rows x columns blocks, each its maximum, so that no large one disappears."""
+    for axis, limit in ((0, rows), (1, columns)):
+        n = values.shape[axis]
+        if n > limit:
+            starts = np.linspace(0, n, limit, endpoint=False).astype(int)
+            values = np.maximum.reduceat(values, starts, axis=axis)
+    return values
+
+
+class CheckFigure:
+    """Error map and tolerance band of one `PairReport`, drawn again by moving what is there.
+
+    Parameters
+    ----------
+    width, height : float
+        Inches.
+    dpi : int
+    """
+
+    def __init__(self, width: float = 10.6, height: float = 4.0, dpi: int = 100) -> None:
+        with _drawing:
+            self.figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white")
+            FigureCanvasAgg(self.figure)
+            self.map = _ErrorMap(
+                self.figure.add_axes((0.075, 0.155, 0.375, 0.735)), self.figure.add_axes((0.462, 0.155, 0.014, 0.735))
+            )
+            self.band = _ToleranceBand(self.figure.add_axes((0.605, 0.155, 0.38, 0.735)))
+
+    def update(self, pair: PairReport) -> None:
+        """Show `pair`."""
+        with _drawing, np.errstate(all="ignore"):
+            self.map.update(pair)
+            self.band.update(pair)
+
+    def png(self) -> bytes:
+        buffer = io.BytesIO()
+        with _drawing:
+            self.figure.canvas.print_png(buffer, pil_kwargs={"compress_level": 1})  # type: ignore[attr-defined]
+        return buffer.getvalue()
+
+    @staticmethod
+    def alt(pair: PairReport) -> str:
+        """What the picture shows, in a sentence."""
+        worst = pair.worst(1)
+        text = f"Error map and tolerance band of {pair.name}: {pair.failing_count} of {pair.size} elements out of tolerance"
+        return text + (f"; the worst is {pair.describe(worst[0])}" if worst else "")
+
+
+def _plain_axes(axes: Any, title: str) -> None:
+    axes.set_title(title, loc="left", fontsize=10.5, color=INK, fontfamily=FONT["family"], parse_math=False, pad=7)
+    axes.tick_params(labelsize=8.5, labelcolor=INK, color=FAINT, length=3)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color("#9aa5b1")
+
+
+def _ring(axes: Any) -> Any:
+    """Marks the element in question: black, with a white edge that shows on dark colours."""
+    edge = [withStroke(linewidth=4.0, foreground="white"), Normal()]
+    return axes.scatter(
+        [], [], marker="o", s=150, facecolors="none", edgecolors="black", linewidths=1.8, zorder=5, path_effects=edge
+    )
+
+
+def _ticks(shape: tuple[int, ...], count: int) -> list[int]:
+    """About `count` flat positions; for a matrix or more they start rows (or planes) where that is possible."""
+    size = math.prod(shape)
+    if not shape or size == 0:
+        return []
+    step = max(1, math.ceil(size / count))
+    units = [math.prod(shape[k:]) for k in range(len(shape), 0, -1)]  # 1, last axis, last two axes, ...
+    unit = max(u for u in units if u <= step)
+    factor = next(f * 10**e for e in range(20) for f in (1, 2, 5) if f * 10**e * unit >= step)
+    return list(range(0, size, factor * unit))
+
+
+def _flat_label(shape: tuple[int, ...]) -> Callable[[float, Any], str]:
+    """Tick labels in the tensor's own indices: 7 for a vector, 1,2 for a matrix."""
+    size = math.prod(shape)
+
+    def label(v: float, _: Any) -> str:
+        n = round(v)
+        if abs(v - n) > 1e-6 or not 0 <= n < size:
+            return ""
+        return ",".join(str(int(a)) for a in np.unravel_index(n, shape)) if shape else ""
+
+    return label
+
+
+class _ErrorMap:
+    """log10(error / tolerance) of every element; 1 (the limit) is the neutral middle, failing elements are framed."""
+
+    def __init__(self, axes: Any, colour_axes: Any) -> None:
+        from matplotlib import colormaps
+
+        self.axes = axes
+        _plain_axes(axes, "error / tolerance  (1 = at the limit)")
+        axes.set_facecolor("white")
+        colours = colormaps["RdBu_r"].copy()
+        colours.set_bad("#f1f3f5")  # error exactly 0
+        self.image = axes.imshow(
+            np.zeros((1, 1)), cmap=colours, vmin=-SPAN, vmax=SPAN, aspect="auto", interpolation="nearest", origin="upper"
+        )
+        self.frames = PolyCollection([], facecolors="none", edgecolors=FRAME, linewidths=0.9, zorder=3)
+        axes.add_collection(self.frames, autolim=False)
+        self.odd = axes.scatter([], [], marker="x", c="black", linewidths=1.2, zorder=4)
+        self.ring = _ring(axes)
+        self.note = axes.text(0.5, 0.5, "", transform=axes.transAxes, ha="center", va="center", **FONT)
+        bar = axes.figure.colorbar(self.image, cax=colour_axes)
+        bar.outline.set_visible(False)
+        ticks = [-4, -2, 0, 2, 4]
+        bar.ax.yaxis.set_major_locator(FixedLocator(ticks))
+        bar.ax.yaxis.set_major_formatter(
+            FuncFormatter(lambda v, _: ("≤ " if v == -4 else "≥ " if v == 4 else "") + decade(v))
+        )
+        bar.ax.tick_params(labelsize=8.5, labelcolor=INK, length=0, pad=3)
+        self.shapes: tuple[Any, ...] = ()
+
+    def update(self, pair: PairReport) -> None:
+        m, n = pair.ratio.shape
+        if (pair.output_shape, pair.input_shape) != self.shapes:
+            self._lay_out(pair, m, n)
+        if pair.size == 0:
+            self.note.set_text("no elements")
+            return
+        self.note.set_text("")
+        reduced = reduce_blocks(pair.ratio, *CELLS)
+        self.image.set_data(np.ma.masked_where(reduced == 0, np.log10(np.clip(reduced, 1e-300, 1e300))))
+        rows, columns = reduced.shape
+        centre = np.array([m / rows, n / columns])
+        failing = reduced > 1 if pair.size != reduced.size else pair.failing
+        places = np.argwhere(failing)
+        self.frames.set_verts(_outlines(places[:0] if len(places) > FRAMES else places, centre))
+        unknown = reduce_blocks(1.0 * ~np.isfinite(pair.error), *CELLS) > 0
+        self.odd.set_offsets(_cells(np.argwhere(unknown)[:4000], centre))
+        worst = pair.worst(1)[0]
+        shown = worst.ratio > 0
+        self.ring.set_offsets([[worst.column, worst.row]] if shown else np.empty((0, 2)))
+
+    def _lay_out(self, pair: PairReport, m: int, n: int) -> None:
+        self.shapes = (pair.output_shape, pair.input_shape)
+        self.image.set_extent((-0.5, max(n, 1) - 0.5, max(m, 1) - 0.5, -0.5))
+        self.axes.set_xlim(-0.5, max(n, 1) - 0.5)
+        self.axes.set_ylim(max(m, 1) - 0.5, -0.5)
+        for axis, shape, name, bins in (
+            (self.axes.xaxis, pair.input_shape, pair.input, 8),
+            (self.axes.yaxis, pair.output_shape, pair.output, 12),
+        ):
+            axis.set_major_locator(FixedLocator(_ticks(shape, bins)))
+            axis.set_major_formatter(FuncFormatter(_flat_label(shape)))
+            kind = "scalar" if not shape else f"index, shape {' x '.join(map(str, shape))}"
+            axis.set_label_text(f"{_short(name)}  ({kind})", **FONT)
+
+
+def _short(name: str, limit: int = 24) -> str:
+    return name if len(name) <= limit else name[: limit - 1] + "…"
+
+
+def _outlines(places: Array, size: Array) -> Array:
+    """Corners of reduced cells (row, column) in element coordinates (x, y), a little inside the cell."""
+    corners = np.array([(0.06, 0.06), (0.06, 0.94), (0.94, 0.94), (0.94, 0.06)])
+    return ((places[:, None, :] + corners) * size - 0.5)[:, :, ::-1]
+
+
+def _cells(places: Array, size: Array) -> Array:
+    """Centres of reduced cells (row, column) in element coordinates (x, y)."""
+    return ((places + 0.5) * size - 0.5)[:, ::-1] if len(places) else np.empty((0, 2))
+
+
+class _ToleranceBand:
+    """|error| of every element against |numerical|, under the line atol + rtol * |numerical|."""
+
+    def __init__(self, axes: Any) -> None:
+        self.axes = axes
+        _plain_axes(axes, "tolerance band  (failing elements lie above the line)")
+        axes.grid(True, color="#e3e7eb", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.set_xlabel("|numerical|", **FONT)
+        axes.set_ylabel("|analytical - numerical|", labelpad=2, **FONT)
+        axes.yaxis.set_major_formatter(FuncFormatter(self._error_label))
+        axes.xaxis.set_major_formatter(FuncFormatter(self._size_label))
+        (self.fill,) = axes.fill([0], [0], color=BAND, zorder=0.5)
+        (self.line,) = axes.plot([], [], color=PASS, linewidth=1.8, zorder=2)
+        (self.corner,) = axes.plot([], [], color=PASS, linewidth=0.8, linestyle=":", zorder=1)
+        (self.passing,) = axes.plot([], [], linestyle="", marker="o", markersize=3, color=PASS, alpha=0.75, mew=0)
+        (self.failing,) = axes.plot([], [], linestyle="", marker="x", markersize=6, color=FAIL, mew=1.5, zorder=4)
+        self.ring = _ring(axes)
+        halo = [withStroke(linewidth=2.5, foreground="white")]
+        style = {**FONT, "color": PASS, "size": 8.5, "path_effects": halo, "zorder": 6}
+        self.words = [axes.text(0, 0, w, **style) for w in ("atol decides", "rtol decides")]
+        self.rails = axes.text(0.995, 0.015, "", transform=axes.transAxes, ha="right", va="bottom",
+                               **{**FONT, "color": FAINT, "size": 8})  # fmt: skip
+        self.source: Any = None
+        self.x = self.y = np.empty(0)
+
+    def _error_label(self, v: float, _: Any) -> str:
+        return "0" if v == self.zero_y else "NaN, inf" if v == self.odd_y else decade(v)
+
+    def _size_label(self, v: float, _: Any) -> str:
+        return "0" if v == self.zero_x else decade(v)
+
+    def update(self, pair: PairReport) -> None:
+        if self.source is not pair.numerical:
+            self._place(pair)
+            self.source = pair.numerical
+        failing = pair.failing.ravel()
+        self.passing.set_data(*self._thinned(~failing))
+        self.failing.set_data(*self._thinned(failing))
+        self._draw_line(pair.comparison.atol, pair.comparison.rtol)
+        worst = pair.worst(1)
+        at = worst[0].row * pair.ratio.shape[1] + worst[0].column if worst and worst[0].ratio > 0 else None
+        self.ring.set_offsets(np.empty((0, 2)) if at is None else [[self.x[at], self.y[at]]])
+
+    def _place(self, pair: PairReport) -> None:
+        """Positions of the points and limits of the axes: they depend on the measurement, not on the tolerances."""
+        size, error = abs(pair.numerical).ravel(), pair.error.ravel()
+        x, y = np.log10(size), np.log10(error)
+        finite = np.isfinite(x)
+        low, high = (x[finite].min(), x[finite].max()) if finite.any() else (-1.0, 1.0)
+        low, high = math.floor(low - 0.3), math.ceil(high + 0.3)
+        if high - low < 4:
+            low, high = low - (4 - high + low) // 2 - 1, high + 1
+        top = math.ceil(max(1.0, *(y[np.isfinite(y)].max(initial=1.0),)) + 0.2)
+        bottom = min(FLOOR, math.floor(y[np.isfinite(y)].min(initial=FLOOR)))
+        # exact zeros, and what is not a number, have rails of their own outside the decades
+        self.zero_x, self.zero_y, self.odd_y = low - 1.0, bottom - 1.5, top + 1.5
+        has_zero_x, has_odd = bool((size == 0).any()), bool((~np.isfinite(error)).any())
+        self.x = np.where(size == 0, self.zero_x, np.where(finite, x, high))
+        self.y = np.where(error == 0, self.zero_y, np.where(np.isfinite(error), y, self.odd_y))
+        self.low, self.high = low, high
+        self.axes.set_xlim(low - (1.5 if has_zero_x else 0), high)
+        self.axes.set_ylim(bottom - 2.3, top + (2.3 if has_odd else 0))
+        self.axes.xaxis.set_major_locator(FixedLocator(([self.zero_x] if has_zero_x else []) + _decades(low, high, 6)))
+        self.axes.yaxis.set_major_locator(
+            FixedLocator([self.zero_y, *_decades(bottom, top, 9)] + ([self.odd_y] if has_odd else []))
+        )
+        zeros = int(np.count_nonzero(error == 0))
+        self.rails.set_text(f"error exactly 0: {zeros:,} of {error.size:,}" if zeros else "")
+
+    def _thinned(self, chosen: Array) -> tuple[Array, Array]:
+        """The chosen points, one for each cell of a fine raster: the picture is the same, and quick."""
+        x, y = self.x[chosen], self.y[chosen]
+        if x.size <= 2000:
+            return x, y
+        (x0, x1), (y0, y1) = self.axes.get_xlim(), self.axes.get_ylim()
+        cell = (np.clip((x - x0) / (x1 - x0), 0, 0.999) * GRID).astype(int) * GRID
+        cell += (np.clip((y - y0) / (y1 - y0), 0, 0.999) * GRID).astype(int)
+        first = np.full(GRID * GRID, -1)
+        first[cell] = np.arange(cell.size)
+        keep = first[first >= 0]
+        return x[keep], y[keep]
+
+    def _draw_line(self, atol: float, rtol: float) -> None:
+        left, right = self.axes.get_xlim()
+        bottom, top = self.axes.get_ylim()
+        x = np.linspace(left, right, 120)
+        with np.errstate(divide="ignore"):
+            y = np.maximum(np.log10(atol + rtol * 10**x), bottom - 1)
+        self.line.set_data(x, y)
+        self.fill.set_xy(np.column_stack([np.r_[x, right, left], np.r_[y, bottom, bottom]]))
+        corner = math.log10(atol / rtol) if atol > 0 and rtol > 0 else None
+        inside = corner is not None and left < corner < right
+        self.corner.set_data(([corner] * 2, [bottom, top]) if inside else ([], []))
+        for word, (a, b) in zip(
+            self.words,
+            (
+                (left, min(corner, right) if corner is not None else (right if atol > 0 else left)),
+                (max(corner, left) if corner is not None else (left if rtol > 0 else right), right),
+            ),
+            strict=True,
+        ):
+            middle = (a + b) / 2
+            height = np.log10(max(atol + rtol * 10**middle, 1e-300)) + 0.35
+            word.set_visible(b - a > 0.24 * (right - left) and bottom < height < top - 1)
+            word.set_position((middle, height))
+            word.set_ha("center" if b < right else "right")
+            if b >= right and a > left:
+                word.set_position((right - 0.02 * (right - left), np.log10(atol + rtol * 10**right) + 0.35))
+
+
+def _decades(low: float, high: float, count: int) -> list[float]:
+    step = max(1, math.ceil((high - low) / count))
+    return [float(v) for v in range(math.ceil(low), math.floor(high) + 1) if v % step == 0]
