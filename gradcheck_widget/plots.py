@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 PASS, FAIL, FRAME, INK, FAINT, BAND = "#2b6c99", "#b3401a", "#3b0a08", "#24303c", "#6b7783", "#e8f0f5"
 FONT = {"family": "DejaVu Sans", "size": 9, "color": INK, "parse_math": False}
-SPAN = 4.0  # decades of error / tolerance on either side of 1 that the map's colours tell apart
+BELOW, ABOVE = 8.0, 4.0  # decades of error / tolerance below and above 1 that the map's colours tell apart
 FRAMES = 4000  # with more failing cells than this their colour has to do
 CELLS = (150, 300)  # rows and columns that the map can show; larger Jacobians are reduced by blocks
 GRID = 400  # the band keeps one point for each cell of a GRID x GRID raster
@@ -89,7 +89,8 @@ class CheckFigure:
     def alt(pair: PairReport) -> str:
         """What the picture shows, in a sentence."""
         worst = pair.worst(1)
-        text = f"Error map and tolerance band of {pair.name}: {pair.failing_count} of {pair.size} elements out of tolerance"
+        counts = f"{pair.failing_count} of {pair.size} elements out of tolerance"
+        text = f"Error map and tolerance band of {pair.name}: {counts}"
         return text + (f"; the worst is {pair.describe(worst[0])}" if worst else "")
 
 
@@ -117,7 +118,7 @@ def _ticks(shape: tuple[int, ...], count: int) -> list[int]:
         return []
     step = max(1, math.ceil(size / count))
     units = [math.prod(shape[k:]) for k in range(len(shape), 0, -1)]  # 1, last axis, last two axes, ...
-    unit = max(u for u in units if u <= step)
+    unit = next((u for u in units if step <= u <= 3 * step), max(u for u in units if u <= step))
     factor = next(f * 10**e for e in range(20) for f in (1, 2, 5) if f * 10**e * unit >= step)
     return list(range(0, size, factor * unit))
 
@@ -144,23 +145,21 @@ class _ErrorMap:
         self.axes = axes
         _plain_axes(axes, "error / tolerance  (1 = at the limit)")
         axes.set_facecolor("white")
-        colours = colormaps["RdBu_r"].copy()
-        colours.set_bad("#f1f3f5")  # error exactly 0
+        colours = colormaps["RdBu_r"].with_extremes(bad="#f1f3f5")  # bad: error exactly 0
         self.image = axes.imshow(
-            np.zeros((1, 1)), cmap=colours, vmin=-SPAN, vmax=SPAN, aspect="auto", interpolation="nearest", origin="upper"
+            np.zeros((1, 1)), cmap=colours, vmin=-1, vmax=1, aspect="auto", interpolation="nearest", origin="upper"
         )
         self.frames = PolyCollection([], facecolors="none", edgecolors=FRAME, linewidths=0.9, zorder=3)
         axes.add_collection(self.frames, autolim=False)
-        self.odd = axes.scatter([], [], marker="x", c="black", linewidths=1.2, zorder=4)
+        dark = [withStroke(linewidth=3.0, foreground="black"), Normal()]
+        self.odd = axes.scatter([], [], marker="x", c="white", linewidths=1.4, zorder=4, path_effects=dark)
         self.ring = _ring(axes)
         self.note = axes.text(0.5, 0.5, "", transform=axes.transAxes, ha="center", va="center", **FONT)
         bar = axes.figure.colorbar(self.image, cax=colour_axes)
         bar.outline.set_visible(False)
-        ticks = [-4, -2, 0, 2, 4]
-        bar.ax.yaxis.set_major_locator(FixedLocator(ticks))
-        bar.ax.yaxis.set_major_formatter(
-            FuncFormatter(lambda v, _: ("≤ " if v == -4 else "≥ " if v == 4 else "") + decade(v))
-        )
+        marks = {-1: "≤ 1e-8", -0.75: "1e-6", -0.5: "1e-4", -0.25: "0.01", 0: "1", 0.5: "100", 1: "≥ 1e4"}
+        bar.ax.yaxis.set_major_locator(FixedLocator(list(marks)))
+        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: marks.get(v, "")))
         bar.ax.tick_params(labelsize=8.5, labelcolor=INK, length=0, pad=3)
         self.shapes: tuple[Any, ...] = ()
 
@@ -173,7 +172,9 @@ class _ErrorMap:
             return
         self.note.set_text("")
         reduced = reduce_blocks(pair.ratio, *CELLS)
-        self.image.set_data(np.ma.masked_where(reduced == 0, np.log10(np.clip(reduced, 1e-300, 1e300))))
+        decades = np.log10(np.clip(reduced, 1e-300, 1e300))
+        shades = decades / np.where(decades < 0, BELOW, ABOVE)
+        self.image.set_data(np.ma.masked_where(reduced == 0, shades))
         rows, columns = reduced.shape
         centre = np.array([m / rows, n / columns])
         failing = reduced > 1 if pair.size != reduced.size else pair.failing
@@ -204,10 +205,10 @@ def _short(name: str, limit: int = 24) -> str:
     return name if len(name) <= limit else name[: limit - 1] + "…"
 
 
-def _outlines(places: Array, size: Array) -> Array:
-    """Corners of reduced cells (row, column) in element coordinates (x, y), a little inside the cell."""
-    corners = np.array([(0.06, 0.06), (0.06, 0.94), (0.94, 0.94), (0.94, 0.06)])
-    return ((places[:, None, :] + corners) * size - 0.5)[:, :, ::-1]
+def _outlines(places: Array, size: Array) -> list[Array]:
+    """Corners of reduced cells (row, column) in element coordinates (x, y)."""
+    corners = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])
+    return list(((places[:, None, :] + corners) * size - 0.5)[:, :, ::-1])
 
 
 def _cells(places: Array, size: Array) -> Array:
@@ -236,7 +237,7 @@ class _ToleranceBand:
         halo = [withStroke(linewidth=2.5, foreground="white")]
         style = {**FONT, "color": PASS, "size": 8.5, "path_effects": halo, "zorder": 6}
         self.words = [axes.text(0, 0, w, **style) for w in ("atol decides", "rtol decides")]
-        self.rails = axes.text(0.995, 0.015, "", transform=axes.transAxes, ha="right", va="bottom",
+        self.rails = axes.text(0.99, 0.07, "", transform=axes.transAxes, ha="right", va="bottom",
                                **{**FONT, "color": FAINT, "size": 8})  # fmt: skip
         self.source: Any = None
         self.x = self.y = np.empty(0)

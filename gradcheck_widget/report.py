@@ -126,7 +126,7 @@ class PairReport:
             return f"{self.place(element)}: {values} (step too small for this value: x + eps == x)"
         text = f"{self.place(element)}: {values}, error {element.error:.3g}"
         if element.tolerance > 0 and math.isfinite(element.ratio):
-            return f"{text} = {element.ratio:.3g} x the tolerance {element.tolerance:.3g}"
+            return f"{text} = {ratio_text(element.ratio)} the tolerance {element.tolerance:.3g}"
         return f"{text}, tolerance {element.tolerance:.3g}"
 
     def judge(self, atol: float, rtol: float) -> PairReport:
@@ -387,10 +387,10 @@ class GradcheckReport:
 def tolerance_value(name: str, value: Any, *, positive: bool = False) -> float:
     """`value` as a float, or a ValueError that names it and the rule."""
     try:
-        x = float(value)
+        x = math.nan if isinstance(value, str | bytes | bool) or np.ndim(value) else float(value)
     except (TypeError, ValueError):
         x = math.nan
-    if math.isnan(x) or math.isinf(x) or x < 0 or (positive and x == 0) or isinstance(value, str | bytes):
+    if not math.isfinite(x) or x < 0 or (positive and x == 0):
         rule = "a finite number greater than 0" if positive else "a finite number, 0 or greater"
         raise ValueError(f"{name} must be {rule}, got {value!r}")
     return x
@@ -422,7 +422,9 @@ def _percent(part: int, whole: int) -> str:
 
 def ratio_text(x: float) -> str:
     """Error over tolerance in words: ``0.31 x``, ``infinitely many x`` for NaN or infinite errors."""
-    return "infinitely many times" if math.isinf(x) else f"{x:.3g} x"
+    if math.isinf(x):
+        return "infinitely many times"
+    return f"{x:,.0f} x" if 1000 <= x < 1e6 else f"{x:.3g} x"
 
 
 def badge(word: str) -> str:

@@ -18,7 +18,7 @@ from .comparison import Element
 from .jacobians import element_name
 from .measurement import Measurement
 from .probes import Check
-from .report import GradcheckReport, PairReport, badge, tolerance_value
+from .report import GradcheckReport, PairReport, badge, ratio_text, tolerance_value
 
 __all__ = ["GradcheckWidget"]
 
@@ -73,7 +73,9 @@ class _Setting:
         if change["new"] == repr(value):
             return
         try:
-            setattr(self.owner, self.name, tolerance_value(self.name, _number(change["new"]), positive=self.name == "eps"))
+            setattr(
+                self.owner, self.name, tolerance_value(self.name, _number(change["new"]), positive=self.name == "eps")
+            )
         except ValueError as error:
             self.owner._say(str(error))
         self.box.value = repr(getattr(self.owner, self.name))
@@ -162,8 +164,8 @@ class GradcheckWidget(VBox):  # type: ignore[misc]
         self._picture = HTML(layout=Layout(width="100%"))
         self._worst = HTML(layout=Layout(width="100%"))
         self._side = HTML(layout=Layout(width="100%"))
-        sliders = VBox([s.view for s in self._settings], layout=Layout(flex="6 1 330px"))
-        self._beside = VBox([self._choice, self._worst], layout=Layout(flex="5 1 330px", overflow="hidden"))
+        sliders = VBox([s.view for s in self._settings], layout=Layout(flex="5 1 300px"))
+        self._beside = VBox([self._choice, self._worst], layout=Layout(flex="5 1 340px", overflow="hidden"))
         controls = HBox([sliders, self._beside], layout=Layout(width="100%", flex_flow="row wrap"))
         self.children = (self._verdict, controls, self._message, self._picture, self._side)
         self.add_class("gradcheck-widget")
@@ -234,7 +236,9 @@ class GradcheckWidget(VBox):  # type: ignore[misc]
     def _show(self) -> None:
         report = self.report
         if report is None:
-            self._verdict.value = f"<div role='status'>{badge('FAIL')} no result: func raised an exception, see below</div>"
+            self._verdict.value = (
+                f"<div role='status'>{badge('FAIL')} no result: func raised an exception, see below</div>"
+            )
             return
         names = [(p.name, k) for k, p in enumerate(report.pairs)]
         if [tuple(o) for o in self._choice.options] != names:
@@ -266,7 +270,7 @@ class GradcheckWidget(VBox):  # type: ignore[misc]
         alt = html.escape(self._figure.alt(pair), quote=True)
         return (
             f"<img alt='{alt}' src='data:image/png;base64,{data}' "
-            "style='width:100%;max-width:1060px;aspect-ratio:2.65;background:#ffffff;border-radius:4px'>"
+            "style='width:100%;max-width:1060px;aspect-ratio:2.65;background:#ffffff;border-radius:4px;display:block'>"
         )
 
     def _say(self, text: str, title: str = "") -> None:
@@ -322,21 +326,26 @@ def _verdict_html(report: GradcheckReport) -> str:
 
 
 def _worst_html(pair: PairReport) -> str:
-    cell = "padding:1px 8px 1px 0;text-align:left;white-space:nowrap"
+    cell = "padding:1px 10px 1px 0;text-align:left;white-space:nowrap"
     rows = "".join(
         f"<tr><td style='{cell}'>{'✗' if e.failing else '✓'} {html.escape(_where(pair, e))}</td>"
         f"<td style='{cell}'>{e.analytical:.5g}</td><td style='{cell}'>{e.numerical:.5g}</td>"
-        f"<td style='{cell}'>{e.ratio:.3g}</td></tr>"
+        f"<td style='{cell}'>{ratio_text(e.ratio)}</td></tr>"
         for e in pair.worst(4)
     )
-    head = "".join(f"<th style='{cell}'>{h}</th>" for h in ("worst elements", "analytical", "numerical", "error / tol."))
-    table = f"<table style='line-height:1.35;font-size:12px'><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    head = "".join(
+        f"<th style='{cell}'>{h}</th>" for h in ("worst elements", "analytical", "numerical", "error / tol.")
+    )
+    table = (
+        f"<table style='line-height:1.35;font-size:12px'><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    )
     return f"<div style='overflow-x:auto'>{table}</div>"
 
 
 def _where(pair: PairReport, e: Element) -> str:
-    out = element_name("output", pair.output_shape, e.row)
-    return f"{out} <- {element_name('input', pair.input_shape, e.column)}"
+    """``[2, 1] <- [0, 3]``: the names stand in the choice above."""
+    out = element_name("", pair.output_shape, e.row).strip() or "output"
+    return f"{out} <- {element_name('', pair.input_shape, e.column).strip() or 'input'}"
 
 
 def _checks_html(report: GradcheckReport) -> str:

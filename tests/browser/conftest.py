@@ -19,9 +19,11 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 CHROMIUM_ARGS = [
-    "--no-sandbox",                        # CI runs as root
-    "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage",
-    "--force-device-scale-factor=1",       # the same pixels everywhere
+    "--no-sandbox",  # CI runs as root
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--force-device-scale-factor=1",  # the same pixels everywhere
     # nothing but loopback resolves: no look-up of an outside host, by a page or by the browser itself
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 ]
@@ -45,22 +47,43 @@ def jupyter(request, tmp_path_factory):
         p.mkdir()
     # no 'Would you like to get notified about official Jupyter news?' pop-up over the page's corner
     (d["config"] / "labconfig").mkdir()
-    (d["config"] / "labconfig" / "page_config.json").write_text(json.dumps(
-        {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}))
+    (d["config"] / "labconfig" / "page_config.json").write_text(
+        json.dumps({"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}})
+    )
     for example in EXAMPLES.iterdir():
         if example.is_file():
             shutil.copy(example, d["root"])
     env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "JPY_", "IPYTHON"))}
-    env.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))     # keeps matplotlib's font list
-    env.update(HOME=str(d["home"]), JUPYTER_CONFIG_DIR=str(d["config"]), JUPYTER_DATA_DIR=str(d["data"]),
-               JUPYTER_RUNTIME_DIR=str(d["runtime"]), IPYTHONDIR=str(d["ipython"]))
+    env.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))  # keeps matplotlib's font list
+    env.update(
+        HOME=str(d["home"]),
+        JUPYTER_CONFIG_DIR=str(d["config"]),
+        JUPYTER_DATA_DIR=str(d["data"]),
+        JUPYTER_RUNTIME_DIR=str(d["runtime"]),
+        IPYTHONDIR=str(d["ipython"]),
+    )
     with open(tmp / "server.log", "wb") as log:
         proc = subprocess.Popen(
-            [sys.executable, "-m", module, "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1",
-             "--ServerApp.port=0", "--IdentityProvider.token=", f"--ServerApp.root_dir={d['root']}", *extra],
-            env=env, cwd=d["root"], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            [
+                sys.executable,
+                "-m",
+                module,
+                "--no-browser",
+                "--allow-root",
+                "--ServerApp.ip=127.0.0.1",
+                "--ServerApp.port=0",
+                "--IdentityProvider.token=",
+                f"--ServerApp.root_dir={d['root']}",
+                *extra,
+            ],
+            env=env,
+            cwd=d["root"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGTERM))   # ends if pytest is killed (Linux)
+            preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGTERM),
+        )  # ends if pytest is killed (Linux)
     try:
         # port=0: the server picks a free port and writes its URL to runtime/jpserver-PID.json
         url, deadline = None, time.monotonic() + 90
@@ -72,12 +95,10 @@ def jupyter(request, tmp_path_factory):
             except (OSError, ValueError):
                 url = None
                 time.sleep(0.05)
-        yield SimpleNamespace(
-            kind=request.param, url=url, root=d["root"], page=url + page, log=tmp / "server.log"
-        )
+        yield SimpleNamespace(kind=request.param, url=url, root=d["root"], page=url + page, log=tmp / "server.log")
     finally:
         if proc.poll() is None:
-            proc.send_signal(signal.SIGTERM)          # it ends its kernels too
+            proc.send_signal(signal.SIGTERM)  # it ends its kernels too
         try:
             proc.wait(15)
         except subprocess.TimeoutExpired:
@@ -88,6 +109,7 @@ def jupyter(request, tmp_path_factory):
 @pytest.fixture(scope="session")
 def browser():
     from playwright.sync_api import sync_playwright
+
     with sync_playwright() as pw:
         b = pw.chromium.launch(executable_path=CHROMIUM, headless=True, args=CHROMIUM_ARGS)
         yield b
@@ -103,8 +125,12 @@ def page(browser, jupyter, request, tmp_path):
     problems = []
     pg.on("pageerror", lambda e: problems.append(f"pageerror: {e}"))
     pg.on("console", lambda m: problems.append(f"console: {m.text}") if m.type == "error" else None)
-    pg.on("request", lambda r: None if r.url.startswith((jupyter.url, "data:", "blob:"))
-          else problems.append(f"outside request: {r.url}"))
+    pg.on(
+        "request",
+        lambda r: (
+            None if r.url.startswith((jupyter.url, "data:", "blob:")) else problems.append(f"outside request: {r.url}")
+        ),
+    )
     yield pg
     shots = Path(os.environ.get("SHOTS", tmp_path))
     shots.mkdir(parents=True, exist_ok=True)
