@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from . import probes
 from .comparison import Comparison
-from .errors import GradcheckError, UsageError
-from .jacobians import Key
+from .errors import GradcheckError, OutputChanged, UsageError
+from .jacobians import Key, Template
 from .measurement import Measurement, as_tuple
 from .probes import Check
 from .report import GradcheckReport, PairReport, tolerance_value
@@ -46,18 +47,20 @@ class Settings:
         for name in ("eps", "atol", "rtol", "nondet_tol"):
             object.__setattr__(self, name, tolerance_value(name, getattr(self, name), positive=name == "eps"))
 
-    def refuse_unsupported(self, engine: Any) -> None:
-        """Raise for what asks for nothing, and for flags that `engine` does not have."""
+    def refuse_unsupported(self, engine: Any, names: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Raise for what asks for nothing and for flags that `engine` does not have; `names`: what the caller calls
+        them."""
+        forward, backward = (names.get(flag, flag) for flag in ("check_forward_ad", "check_backward_ad"))
         if not (self.check_backward_ad or self.check_forward_ad):
             raise UsageError(
-                "Expected at least one of check_forward_ad and check_backward_ad to be True: with both False there is "
-                "nothing to compare the numerical gradient with"
+                f"Expected at least one of {forward} and {backward} to be True: with both False there is nothing to "
+                "compare the numerical gradient with"
             )
         for flag in ("check_forward_ad", "check_batched_grad", "check_batched_forward_grad", "fast_mode"):
             if getattr(self, flag) and flag not in engine.supports:
                 raise NotImplementedError(
-                    f"{flag}=True is not supported by the {engine.name} engine, which has reverse mode only, one row "
-                    "at a time. torch.autograd.gradcheck offers it for torch tensors"
+                    f"{names.get(flag, flag)}=True is not supported by the {engine.name} engine, which has reverse "
+                    "mode only, one row at a time. torch.autograd offers it for torch tensors"
                 )
 
 
@@ -73,24 +76,19 @@ def run_checks(measurement: Measurement, settings: Settings) -> tuple[Check, ...
         analytical = measurement.analytical
         checks.append(Check("gradient shapes", True, "each gradient has the shape of its input"))
     except GradcheckError as error:
-        return (
-            Check("gradient shapes", False, str(error)),
-            probes.input_untouched(measurement.modified),
-        )
-    with measurement.untouched() as changed:
-        again = measurement.second_analytical()
-        checks.append(probes.reentrant(analytical, again, settings.nondet_tol))
-        checks.append(probes.scaled_by_grad_output(linearization, inputs, outputs))
-        if settings.check_undefined_grad:
-            checks.append(probes.undefined_grads(linearization, inputs, outputs))
-        if settings.check_grad_dtypes:
-            checks.append(probes.gradient_dtypes(linearization, inputs, outputs))
-    checks.append(probes.input_untouched(measurement.modified or changed()))
+        return (Check("gradient shapes", False, str(error)),)
+    checks.append(probes.reentrant(analytical, measurement.second_analytical(), settings.nondet_tol))
+    more = [probes.scaled_by_grad_output]
+    if settings.check_undefined_grad:
+        more.append(probes.undefined_grads)
+    if settings.check_grad_dtypes:
+        more.append(probes.gradient_dtypes)
+    checks += measurement.guarded(lambda: [probe(linearization, inputs, outputs) for probe in more])
     return tuple(checks)
 
 
 def build_report(measurement: Measurement, settings: Settings, checks: Sequence[Check]) -> GradcheckReport:
-    """Judge what `measurement` holds at ``settings.eps``. A failure seen on a shortcut is measured the plain way too."""
+    """Judge what `measurement` holds at ``settings.eps``. A failure seen on a shortcut is decided the plain way."""
     report = _judge(measurement, settings, checks)
     if any(not p.passed for p in report.pairs) and measurement.confirm(settings.eps):
         report = _judge(measurement, settings, checks)
@@ -103,13 +101,14 @@ def _judge(measurement: Measurement, settings: Settings, checks: Sequence[Check]
     if all(c.passed for c in checks if c.name == "gradient shapes"):
         try:
             numerical = measurement.numerical(settings.eps)
-        except GradcheckError as error:  # the output's shape or dtype changed
+        except OutputChanged as error:
             checks = (*checks, Check("output stays", False, str(error)))
         else:
             pairs = tuple(
                 _pair(measurement, key, J, numerical.jacobians[key], numerical.unmoved[key[1]], settings)
                 for key, J in measurement.analytical.items()
             )
+    checks = (*checks, probes.input_untouched(measurement.modified))
     return GradcheckReport(
         pairs, checks, settings.eps, settings.atol, settings.rtol, settings.nondet_tol, measurement.engine.name
     )
@@ -134,16 +133,16 @@ def _pair(
     ).judge(settings.atol, settings.rtol)
 
 
-def _report(func: Callable[..., Any], inputs: Any, settings: Settings, stacklevel: int) -> GradcheckReport:
-    measurement = Measurement(func, inputs, stacklevel=stacklevel + 1)
+def _report(func: Callable[..., Any], inputs: Any, settings: Settings) -> GradcheckReport:
+    measurement = Measurement(func, inputs, stacklevel=3)
     settings.refuse_unsupported(measurement.engine)
     return build_report(measurement, settings, run_checks(measurement, settings))
 
 
-def _verdict(report: GradcheckReport, raise_exception: bool) -> bool:
+def _verdict(report: GradcheckReport, raise_exception: bool, more: str = "") -> bool:
     if report.passed or not raise_exception:
         return report.passed
-    error = GradcheckError(report.error_text())
+    error = GradcheckError(report.error_text() + more)
     error.report = report
     raise error
 
@@ -232,7 +231,7 @@ def gradcheck(
         eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad,
         check_batched_forward_grad, check_forward_ad, check_backward_ad, fast_mode, masked,
     )  # fmt: skip
-    return _verdict(_report(func, inputs, settings, 2), raise_exception)
+    return _verdict(_report(func, inputs, settings), raise_exception)
 
 
 def gradcheck_report(
@@ -265,7 +264,7 @@ def gradcheck_report(
         eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad,
         check_batched_forward_grad, check_forward_ad, check_backward_ad, fast_mode, masked,
     )  # fmt: skip
-    return _report(func, inputs, settings, 2)
+    return _report(func, inputs, settings)
 
 
 def gradgradcheck(
@@ -320,25 +319,52 @@ def gradgradcheck(
     )  # fmt: skip
     first = Measurement(func, inputs, stacklevel=2)
     engine = first.engine
-    settings.refuse_unsupported(engine)
+    settings.refuse_unsupported(
+        engine, {"check_forward_ad": "check_fwd_over_rev", "check_backward_ad": "check_rev_over_rev"}
+    )
     carried = [o for o, d in zip(first.outputs, first.linearization.differentiable, strict=True) if d]
     if not carried:
-        raise ValueError("gradgradcheck needs an output that carries a gradient, but func returns none")
+        raise ValueError(
+            "gradgradcheck needs an output that carries a gradient, but func returns none: "
+            f"{', '.join(f'{o.name} is {o.dtype} without one' for o in first.outputs) or 'it has no outputs'} (was it "
+            "detached, or computed on bare arrays?)"
+        )
     if grad_outputs is None:
         given = _random_grad_outputs(carried, engine, gen_non_contig_grad_outputs)
     else:
         given = as_tuple(grad_outputs)
-        shapes = [tuple(engine.array(g).shape) if engine.is_tensor(g) else None for g in given]
-        if shapes != [o.shape for o in carried]:
-            raise ValueError(
-                f"grad_outputs must be one tensor for each output that carries a gradient, of its shape: expected "
-                f"{[o.shape for o in carried]}, got {shapes}"
-            )
+        _check_grad_outputs(given, carried, engine)
     vjp = engine.gradient(func, first.checked, len(first.inputs))
-    return _verdict(_report(vjp, (*first.inputs, *given), settings, 2), raise_exception)
+    names = (*first.names, *(f"grad_output {k}" for k in range(len(given))))
+    second = Measurement(vjp, (*first.inputs, *given), names=names, stacklevel=None)
+    try:
+        report = build_report(second, settings, run_checks(second, settings))
+    except GradcheckError:  # a first derivative of the wrong shape
+        if raise_exception:
+            raise
+        return False
+    more = "\nThese are second derivatives: the outputs are the gradients of func with respect to its inputs."
+    return _verdict(report, raise_exception, more)
 
 
-def _random_grad_outputs(outputs: Sequence[Any], engine: Any, non_contiguous: bool) -> tuple[Any, ...]:
+def _check_grad_outputs(given: Sequence[Any], outputs: Sequence[Template], engine: Any) -> None:
+    arrays = [engine.array(g) if engine.is_tensor(g) else None for g in given]
+    fits = len(arrays) == len(outputs) and all(
+        a is not None and a.shape == o.shape and (o.is_complex or a.dtype.kind != "c")
+        for a, o in zip(arrays, outputs, strict=False)
+    )
+    if not fits:
+        wanted = ", ".join(f"{o.name}: {o.shape} {o.dtype}" for o in outputs)
+        got = ", ".join(
+            type(g).__name__ if a is None else f"{a.shape} {a.dtype}" for g, a in zip(given, arrays, strict=True)
+        )
+        raise ValueError(
+            "grad_outputs must be one tensor for each output that carries a gradient, of its shape, and real where it "
+            f"is real: expected {wanted}; got {got or 'none'}"
+        )
+
+
+def _random_grad_outputs(outputs: Sequence[Template], engine: Any, non_contiguous: bool) -> tuple[Any, ...]:
     rng = np.random.default_rng(0)
     made = []
     for o in outputs:

@@ -58,8 +58,9 @@ class Comparison:
     @cached_property
     def tolerance(self) -> Array:
         """``atol + rtol * abs(numerical)``; a numerical value that is not finite earns no tolerance beyond atol."""
-        size = abs(self.numerical)
-        return self.atol + self.rtol * np.where(np.isfinite(size), size, 0.0)
+        with np.errstate(all="ignore"):
+            size = abs(self.numerical)
+            return np.asarray(self.atol + self.rtol * np.where(np.isfinite(size), size, 0.0))
 
     @cached_property
     def failing(self) -> Array:
@@ -117,7 +118,7 @@ class Comparison:
     @cached_property
     def nonzero(self) -> Array:
         """Elements of which a share can be wrong at all: all but those whose analytical value is a passing 0."""
-        return (self.analytical != 0) | self.failing
+        return np.asarray((self.analytical != 0) | self.failing)
 
     def detected(self, share: float = 0.01) -> Array:
         """Boolean (m, n): an analytical value off by `share`, up or down, would have failed here."""

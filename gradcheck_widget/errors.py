@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["GradcheckError", "UsageError"]
+__all__ = ["GradcheckError", "OutputChanged", "UsageError"]
 
 
-class GradcheckError(RuntimeError):
+class _Failure(RuntimeError):
+    """Stands where the torch engine puts PyTorch's own exception class, so that code which catches that catches ours."""
+
+
+class GradcheckError(_Failure):
     """A gradient check failed. The text says what failed, where and by how much.
 
     Attributes
@@ -21,3 +25,7 @@ class GradcheckError(RuntimeError):
 
 class UsageError(AssertionError, ValueError):
     """A combination of arguments that asks for nothing; an ``AssertionError``, as PyTorch raises it."""
+
+
+class OutputChanged(GradcheckError):
+    """The number, shape or dtype of func's outputs changed while its input was moved by eps."""

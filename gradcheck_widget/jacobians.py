@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .engines.base import Array, Evaluator, Linearization
-from .errors import GradcheckError
+from .errors import GradcheckError, OutputChanged
 
 __all__ = ["Key", "Numerical", "Progress", "Template", "analytical_rows", "drain", "numerical_columns", "parts_of"]
 
@@ -65,14 +65,16 @@ def parts_of(output: Template) -> tuple[str, ...]:
 
 
 def drain(steps: Generator[Progress, None, Any], progress: Callable[[Progress], None] | None = None) -> Any:
-    """Run a generator to its end and give what it returns."""
-    while True:
-        try:
+    """Run a generator to its end and give what it returns; it is closed if `progress` raises, or on Ctrl-C."""
+    try:
+        while True:
             step = next(steps)
-        except StopIteration as end:
-            return end.value
-        if progress is not None:
-            progress(step)
+            if progress is not None:
+                progress(step)
+    except StopIteration as end:
+        return end.value
+    finally:
+        steps.close()
 
 
 def numerical_columns(
@@ -80,8 +82,13 @@ def numerical_columns(
 ) -> Generator[Progress, None, Numerical]:
     """Central differences ``(f(x + eps) - f(x - eps)) / ((x + eps) - (x - eps))``, one element at a time.
 
-    The divisor is the step really taken in floating point. At each yield every input has its own bits again; they are
-    also restored on an exception from ``func``, on Ctrl-C and when the generator is closed.
+    The divisor is the step really taken in floating point. At each yield every input has its own bits again, and so it
+    has after an exception from ``func`` and Ctrl-C.
+
+    Raises
+    ------
+    OutputChanged
+        If the number of outputs, a shape or a dtype differs from `outputs`.
     """
     kept = [k for k, o in enumerate(outputs) if o.is_inexact]
     total = 2 * sum(x.size * (2 if x.is_complex else 1) for x in inputs)
@@ -93,8 +100,8 @@ def numerical_columns(
         stuck = np.zeros(n, bool)
         slopes: dict[tuple[int, str], Array] = {}
         for direction in ("real", "imag") if template.is_complex else ("",):
-            down, up, taken = _stencil(buffer, direction, eps)
-            stuck |= (up == buffer.ravel()) | (down == buffer.ravel())
+            down, up, taken, unable = _stencil(buffer, direction, eps)
+            stuck |= unable
             for k in kept:  # transposed: a column is written as one contiguous row
                 dtype = np.complex128 if outputs[k].is_complex else np.float64
                 slopes[k, direction] = np.empty((n, outputs[k].size), dtype)
@@ -110,8 +117,11 @@ def numerical_columns(
                 yield Progress(done, total)
         for k in kept:
             for part in parts_of(outputs[k]):
-                d = {direction: _part(slopes[k, direction], part) for kk, direction in slopes if kk == k}
-                J = d["real"] + 1j * d["imag"] if template.is_complex else d[""]
+                if template.is_complex:  # not d_a + 1j * d_b, whose real part is NaN where d_b is infinite
+                    J = np.empty((n, outputs[k].size), np.complex128)
+                    J.real, J.imag = (_part(slopes[k, direction], part) for direction in ("real", "imag"))
+                else:
+                    J = _part(slopes[k, ""], part)
                 J[stuck] = np.nan
                 jacobians[k, i, part] = J.T
         unmoved.append(stuck.reshape(template.shape))
@@ -122,19 +132,16 @@ def _part(values: Array, part: str) -> Array:
     return values.real.copy() if part == "real" else values.imag.copy() if part == "imag" else values
 
 
-def _stencil(x: Array, direction: str, eps: float) -> tuple[Array, Array, Array]:
-    """Each element moved down and up along `direction`, and the distance between the two as floating point has it."""
-    down, up = x.flatten(), x.flatten()
+def _stencil(x: Array, direction: str, eps: float) -> tuple[Array, Array, Array, Array]:
+    """Each element moved down and up along `direction`, the distance between the two as floating point has it, and
+    whether one of them did not move at all."""
+    flat, down, up = x.ravel(), x.flatten(), x.flatten()
+    low, high = (down, up) if direction == "" else (getattr(down, direction), getattr(up, direction))
+    step = x.real.dtype.type(eps)
     with np.errstate(all="ignore"):
-        if direction == "":
-            down -= x.dtype.type(eps)
-            up += x.dtype.type(eps)
-            return down, up, (up - down).astype(np.float64)
-        step = x.real.dtype.type(eps)
-        low, high = (down.real, up.real) if direction == "real" else (down.imag, up.imag)
         low -= step
         high += step
-        return down, up, (high - low).astype(np.float64)
+        return down, up, (high - low).astype(np.float64), (up == flat) | (down == flat)
 
 
 def _stencil_values(
@@ -150,46 +157,56 @@ def _stencil_values(
     """Evaluate at every moved element of buffer `i`.
 
     Yields after each element, with ``stop=None`` until a block of elements start..stop is complete. f(x - eps) is
-    copied before the input moves on, since an output may be a view of it.
+    copied before the input moves on, since an output may be a view of it. Nothing is written into the buffer while
+    the generator is suspended or when it is closed: by then its owner may have put other values there.
     """
     buffer, run = evaluator.buffers[i], evaluator.run
     original = buffer.copy()
-    still = original.reshape(-1) if original.flags.c_contiguous else original.ravel()
+    still = original.reshape(-1)
     flat: Any = buffer.reshape(-1) if buffer.flags.c_contiguous else buffer.flat
     n = buffer.size
     block = max(1, min(n, BLOCK // max(1, sum(outputs[k].size for k in kept))))
     low, high = ({k: np.empty((block, *outputs[k].shape), _work(outputs[k].dtype)) for k in kept} for _ in "-+")
-    expected = [(o.shape, o.dtype) for o in outputs]
-    start, j, sign = 0, 0, "-"
-    try:
-        for j in range(n):
-            row = j - start
-            sign = "-"
+    lows, highs = ([(o.shape, o.dtype, rows.get(k)) for k, o in enumerate(outputs)] for rows in (low, high))
+    count = len(outputs)
+    padded = buffer.dtype.char in "gG"  # a long double has bytes beside its bits, which one element takes not along
+
+    def keep(slots: Sequence[tuple[tuple[int, ...], np.dtype[Any], Array | None]], row: int) -> None:
+        values = run()
+        if len(values) != count:
+            raise _changed_output(values, outputs, inputs[i], j, step)
+        for value, (shape, dtype, rows) in zip(values, slots):  # noqa: B905
+            if value.shape != shape or value.dtype != dtype:
+                raise _changed_output(values, outputs, inputs[i], j, step)
+            if rows is not None:
+                rows[row] = value
+
+    start, step = 0, -eps
+    for j in range(n):
+        row = j - start
+        try:
+            step = -eps
             flat[j] = down[j]
-            values = run()
-            if [(v.shape, v.dtype) for v in values] != expected:
-                raise _changed_output(values, outputs, inputs[i], j, -eps)
-            for k in kept:
-                low[k][row] = values[k]
-            sign = "+"
+            keep(lows, row)
+            step = eps
             flat[j] = up[j]
-            values = run()
-            if [(v.shape, v.dtype) for v in values] != expected:
-                raise _changed_output(values, outputs, inputs[i], j, eps)
-            for k in kept:
-                high[k][row] = values[k]
-            flat[j] = still[j]
-            if row + 1 == block or j + 1 == n:
-                yield start, j + 1, low, high
-                start = j + 1
+            keep(highs, row)
+            if padded:
+                buffer[...] = original
             else:
-                yield start, None, low, high
-    except Exception as error:
-        place = element_name(inputs[i].name, inputs[i].shape, j)
-        error.add_note(f"gradcheck was evaluating func at x {sign} eps of {place}, eps={eps:g}")
-        raise
-    finally:
-        buffer[...] = original
+                flat[j] = still[j]
+        except BaseException as error:
+            buffer[...] = original  # before any call, so that a second Ctrl-C cannot come between
+            if isinstance(error, Exception) and not isinstance(error, OutputChanged):
+                place = element_name(inputs[i].name, inputs[i].shape, j)
+                sign = "-" if step < 0 else "+"
+                error.add_note(f"gradcheck was evaluating func at x {sign} eps of {place}, eps={eps:g}")
+            raise
+        if row + 1 == block or j + 1 == n:
+            yield start, j + 1, low, high
+            start = j + 1
+        else:
+            yield start, None, low, high
 
 
 def _work(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -198,7 +215,7 @@ def _work(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _changed_output(
     values: Sequence[Array], outputs: Sequence[Template], x: Template, j: int, step: float
-) -> GradcheckError:
+) -> OutputChanged:
     place = element_name(x.name, x.shape, j)
     if len(values) != len(outputs):
         what = f"{len(outputs)} outputs, now {len(values)}"
@@ -207,7 +224,7 @@ def _changed_output(
             k for k, (v, o) in enumerate(zip(values, outputs, strict=True)) if (v.shape, v.dtype) != (o.shape, o.dtype)
         )
         what = f"output {k}: {outputs[k].shape} {outputs[k].dtype}, now {values[k].shape} {values[k].dtype}"
-    return GradcheckError(
+    return OutputChanged(
         "Expected `func` to return outputs with the same shape and dtype when inputs are perturbed: it changed when "
         f"{place} moved by {step:g} ({what}). A derivative exists only where they stay"
     )
@@ -224,8 +241,8 @@ def analytical_rows(
 ) -> Generator[Progress, None, dict[Key, Array]]:
     """Rows of vector-Jacobian products: unit cotangents, 1 for a real part and 1j for an imaginary part.
 
-    Outputs without a gradient have rows of zeros. A row is copied before the cotangent is used again, since the gradient
-    of an identity is the cotangent's own memory.
+    Outputs without a gradient have rows of zeros. A row is copied before the cotangent is used again, since the
+    gradient of an identity is the cotangent's own memory.
 
     Raises
     ------

@@ -8,10 +8,9 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +19,8 @@ from .engines.base import Array, overlapping
 from .jacobians import Key, Numerical, Progress, Template, analytical_rows, drain, numerical_columns
 
 __all__ = ["Measurement", "as_tuple"]
+
+T = TypeVar("T")
 
 CACHE_BYTES = 256 << 20  # numerical Jacobians of earlier eps are kept up to this many bytes
 
@@ -38,6 +39,10 @@ class Measurement:
         Takes tensors, returns a tensor or a tuple of tensors.
     inputs : tensor or tuple (list) of them
         Others than tensors are passed through untouched.
+    names : sequence of str, optional
+        What to call the inputs; by default the names of func's parameters.
+    stacklevel : int, optional
+        Of the warning, counted from the caller of the constructor as in `warnings.warn`; None: no warning.
 
     Raises
     ------
@@ -54,7 +59,9 @@ class Measurement:
         For each input that requires grad in less than double precision.
     """
 
-    def __init__(self, func: Callable[..., Any], inputs: Any, *, stacklevel: int = 2) -> None:
+    def __init__(
+        self, func: Callable[..., Any], inputs: Any, *, names: Sequence[str] = (), stacklevel: int | None = 2
+    ) -> None:
         if not callable(func):
             raise TypeError(f"func must be callable, got {func!r}")
         self.func = func
@@ -64,22 +71,24 @@ class Measurement:
         self.checked = tuple(i for i, x in enumerate(self.inputs) if engine.is_tensor(x) and engine.requires_grad(x))
         if not self.checked:
             raise ValueError(_nothing_to_check(self.inputs))
-        names = _parameter_names(func, len(self.inputs))
+        self.names = tuple(names) or _parameter_names(func, len(self.inputs)) or ("",) * len(self.inputs)
         self.templates = tuple(
-            Template(a.shape, a.dtype, f"input {i}" + (f" {names[i]!r}" if names else ""))
+            Template(a.shape, a.dtype, f"input {i}" + (f" {self.names[i]!r}" if self.names[i] else ""))
             for i, a in ((i, engine.array(self.inputs[i])) for i in self.checked)
         )
         self._refuse_shared_memory()
-        for t in self.templates:
+        for t in self.templates if stacklevel is not None else ():
             if t.dtype.itemsize < np.dtype(np.complex128 if t.is_complex else np.float64).itemsize:
+                step = float(np.finfo(t.dtype).eps) ** (1 / 3)
                 warnings.warn(
                     f"{t.name} requires grad and is {t.dtype}, not double precision (float64, complex128): rounding "
-                    "alone may exceed the tolerances. Convert the inputs to double precision, or use an eps near "
-                    "5e-3 with tolerances near 1e-2 for float32",
+                    f"alone may exceed the tolerances. Convert the inputs to double precision, or use eps={step:.1g} "
+                    f"with atol and rtol near {2 * step:.1g}",
                     UserWarning,
-                    stacklevel=stacklevel + 1,
+                    stacklevel=(stacklevel or 0) + 1,
                 )
         self.modified: str | None = None  # the input that func writes into, if it does
+        self._evaluators: tuple[Evaluator, Evaluator] | None = None  # see `_chosen`
         self._numerical: OrderedDict[float, Numerical] = OrderedDict()
         self._confirmed = False
 
@@ -102,72 +111,95 @@ class Measurement:
     # -- running func -------------------------------------------------------------------------------------
     @cached_property
     def _base(self) -> tuple[Linearization, tuple[Array, ...]]:
-        with self.untouched() as changed:
+        def run() -> tuple[Linearization, tuple[Array, ...]]:
             linearization = self.engine.linearize(self.func, self.inputs, self.checked)
-            outputs = tuple(o.copy() for o in linearization.outputs)
-        if changed():
-            self.modified = changed()
-        return linearization, outputs
+            return linearization, tuple(o.copy() for o in linearization.outputs)
+
+        return self.guarded(run)
 
     @property
     def linearization(self) -> Linearization:
+        """func at its inputs and its reverse-mode derivative, recorded once."""
         return self._base[0]
 
     @cached_property
     def outputs(self) -> tuple[Template, ...]:
-        many = len(self._base[1]) > 1
-        return tuple(
-            Template(o.shape, o.dtype, f"output {k}" if many else "output 0") for k, o in enumerate(self._base[1])
-        )
+        """Shapes, dtypes and names of what func returns."""
+        return tuple(Template(o.shape, o.dtype, f"output {k}") for k, o in enumerate(self._base[1]))
 
-    @cached_property
-    def _evaluator(self) -> Evaluator:
-        """The quickest way of running func that gives the recorded run's outputs to the bit."""
-        base = self._base[1]
-        for evaluator in self.engine.evaluators(self.func, self.inputs, self.checked):
-            if evaluator.plain:
-                break
-            with self.untouched() as changed:
-                try:
-                    outputs = tuple(o.copy() for o in evaluator.run())
-                except Exception:  # it does not work on bare arrays: the plain way decides
-                    continue
-            if changed():
-                if not any(hasattr(self.inputs[i], "requires_grad") for i in self.checked):
-                    self.modified = changed()  # the caller's own arrays
-                    break
-                continue
-            if _same_bits(outputs, base):
-                break
-        return _restoring(evaluator) if self.modified else evaluator
+    def guarded(self, run: Callable[[], T]) -> T:
+        """What ``run()`` gives. Whatever happens, the caller's tensors have their bits again; `modified` names one that
+        had not."""
+        result, changed = self._watched(run)
+        self.modified = self.modified or changed
+        return result
 
-    @contextmanager
-    def untouched(self) -> Iterator[Callable[[], str | None]]:
-        """Restore the caller's arrays on leaving, whatever happened; then tells which one had been changed."""
-        arrays = [self.engine.array(self.inputs[i]) for i in self.checked]
-        before = [a.copy() for a in arrays]
-        found: list[str] = []
+    def _watched(self, run: Callable[[], T], buffers: Iterable[Array] = ()) -> tuple[T, str | None]:
+        """``run()``, and which checked input it changed; all tensors and `buffers` are restored in any case."""
+        snapshot = _Snapshot([*self._arrays(), *buffers])
         try:
-            yield lambda: found[0] if found else None
+            result = run()
+            return result, snapshot.changed(self.templates)
         finally:
-            for a, b, t in zip(arrays, before, self.templates, strict=True):
-                if a.flags.writeable and a.tobytes() != b.tobytes():
-                    a[...] = b
-                    found.append(t.name)
+            try:
+                snapshot.restore()
+            except BaseException:  # Ctrl-C while restoring: first things first
+                snapshot.restore()
+                raise
+
+    def _arrays(self) -> list[Array]:
+        """The caller's tensors, the checked ones first."""
+        checked = [self.inputs[i] for i in self.checked]
+        others = [x for i, x in enumerate(self.inputs) if i not in self.checked and self.engine.is_tensor(x)]
+        return [self.engine.array(x) for x in (*checked, *others)]
+
+    def _chosen(self, eps: float) -> tuple[Evaluator, Evaluator]:
+        """The quickest way of running func that agrees with the plain one to the bit, and the plain one."""
+        if self._evaluators is None:
+            *shortcuts, plain = self.engine.evaluators(self.func, self.inputs, self.checked)
+            self._evaluators = next((e for e in shortcuts if self._agrees(e, plain, eps)), plain), plain
+        return self._evaluators
+
+    def _agrees(self, shortcut: Evaluator, plain: Evaluator, eps: float) -> bool:
+        """Whether `shortcut` gives the plain outputs at the inputs, and where all elements moved by up to eps at once:
+        a function that is another one on a shortcut differs there, even if it has the same value at the inputs."""
+        rng = np.random.default_rng(0)
+        moves = {id(b): b + _random_step(rng, b, eps) for b in shortcut.buffers}
+
+        def moved(evaluator: Evaluator) -> tuple[Array, ...]:
+            def run() -> tuple[Array, ...]:
+                for buffer in evaluator.buffers:
+                    buffer[...] = moves[id(buffer)]
+                return tuple(o.copy() for o in evaluator.run())
+
+            return self._watched(run, evaluator.buffers)[0]
+
+        try:
+            here, changed = self._watched(lambda: tuple(o.copy() for o in shortcut.run()))
+            if changed:
+                if not any(hasattr(self.inputs[i], "requires_grad") for i in self.checked):
+                    self.modified = self.modified or changed  # what it writes into are arrays that the caller passed
+                return False
+            if not _same_bits(here, self._base[1]):
+                return False
+            with np.errstate(all="ignore"):
+                return _same_bits(moved(shortcut), moved(plain))
+        except Exception:  # it does not work on bare arrays, or this point is outside of its domain
+            return False
 
     # -- Jacobians ----------------------------------------------------------------------------------------
     def analytical_steps(self) -> Generator[Progress, None, dict[Key, Array]]:
+        """Measure the analytical side, one row at a time."""
         return analytical_rows(self.linearization, self.templates, self.outputs)
 
     @cached_property
     def analytical(self) -> dict[Key, Array]:
-        with self.untouched():
-            result: dict[Key, Array] = drain(self.analytical_steps())
-        return result
+        """The analytical Jacobians; they do not depend on eps."""
+        return self.second_analytical()
 
     def second_analytical(self) -> dict[Key, Array]:
         """The same rows once more, from the same recorded run."""
-        result: dict[Key, Array] = drain(self.analytical_steps())
+        result: dict[Key, Array] = self.guarded(lambda: drain(self.analytical_steps()))
         return result
 
     def numerical_steps(self, eps: float) -> Generator[Progress, None, Numerical]:
@@ -175,34 +207,45 @@ class Measurement:
         if eps in self._numerical:
             self._numerical.move_to_end(eps)
             return self._numerical[eps]
-        with self.untouched():
-            found = yield from numerical_columns(self._evaluator, self.templates, self.outputs, eps)
+        found = yield from self._measured(self._chosen(eps)[0], eps)
         self._keep(eps, found)
         return found
 
+    def _measured(self, evaluator: Evaluator, eps: float) -> Generator[Progress, None, Numerical]:
+        outputs, snapshot = self.outputs, _Snapshot(self._arrays())
+        if self.modified:
+            evaluator = _restoring(evaluator)
+        try:
+            found = yield from numerical_columns(evaluator, self.templates, outputs, eps)
+            self.modified = self.modified or snapshot.changed(self.templates)
+        except GeneratorExit:  # given up between two columns, where the inputs are as they were; by now they may hold
+            raise  # other values of the caller's
+        except BaseException:
+            snapshot.restore()
+            raise
+        snapshot.restore()
+        return found
+
     def numerical(self, eps: float, progress: Callable[[Progress], None] | None = None) -> Numerical:
+        """The numerical Jacobians at `eps`."""
         result: Numerical = drain(self.numerical_steps(eps), progress)
         return result
 
     @property
     def settled(self) -> bool:
         """No failure needs to be measured the plain way any more."""
-        return self._confirmed or self._evaluator.plain
+        return self._confirmed or (self._evaluators is not None and self._evaluators[0].plain)
 
     def confirm(self, eps: float) -> bool:
         """After a failure on a shortcut, measure the plain way too. True: the numbers at `eps` are others now."""
         if self.settled:
             return False
+        shortcut, plain = self.numerical(eps), self._chosen(eps)[1]
+        found: Numerical = drain(self._measured(plain, eps))
         self._confirmed = True
-        shortcut, evaluator = self.numerical(eps), self._evaluator
-        for evaluator in self.engine.evaluators(self.func, self.inputs, self.checked):
-            pass
-        plain = _restoring(evaluator) if self.modified else evaluator
-        with self.untouched():
-            found: Numerical = drain(numerical_columns(plain, self.templates, self.outputs, eps))
         if all(_same_bits((found.jacobians[key],), (J,)) for key, J in shortcut.jacobians.items()):
             return False
-        self.__dict__["_evaluator"] = plain
+        self._evaluators = plain, plain
         self._numerical.clear()
         self._keep(eps, found)
         return True
@@ -212,6 +255,35 @@ class Measurement:
         size = sum(J.nbytes for J in found.jacobians.values())
         while len(self._numerical) > max(1, CACHE_BYTES // max(size, 1)):
             self._numerical.popitem(last=False)
+
+
+class _Snapshot:
+    """Copies of arrays, to put back. Read-only arrays are left out."""
+
+    def __init__(self, arrays: Iterable[Array]) -> None:
+        self._pairs = [(a, a.copy()) if a.flags.writeable else None for a in arrays]
+
+    def changed(self, templates: Sequence[Template]) -> str | None:
+        """The name of the first array of which a bit differs; `templates` name the first ones."""
+        for pair, template in zip(self._pairs, templates, strict=False):
+            if pair is not None and pair[0].tobytes() != pair[1].tobytes():
+                return template.name
+        return None
+
+    def restore(self) -> None:
+        for pair in self._pairs:
+            if pair is not None:
+                pair[0][...] = pair[1]
+
+
+def _random_step(rng: np.random.Generator, x: Array, eps: float) -> Array:
+    """Of between eps / 2 and eps in each element, up or down."""
+
+    def step() -> Array:
+        size = rng.uniform(0.5, 1.0, x.shape) * eps
+        return np.asarray(np.where(rng.uniform(size=x.shape) < 0.5, -size, size))
+
+    return (step() + 1j * step() if x.dtype.kind == "c" else step()).astype(x.dtype)
 
 
 def _restoring(evaluator: Evaluator) -> Evaluator:
@@ -230,8 +302,14 @@ def _restoring(evaluator: Evaluator) -> Evaluator:
 
 def _same_bits(a: Sequence[Array], b: Sequence[Array]) -> bool:
     return len(a) == len(b) and all(
-        x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True)
+        x.dtype == y.dtype and x.shape == y.shape and (x.tobytes() == y.tobytes() or _same_long_doubles(x, y))
+        for x, y in zip(a, b, strict=True)
     )
+
+
+def _same_long_doubles(x: Array, y: Array) -> bool:
+    """A long double has bytes beside its bits, which hold anything."""
+    return x.dtype.char in "gG" and np.array_equal(x, y, equal_nan=True)
 
 
 def _parameter_names(func: Callable[..., Any], count: int) -> tuple[str, ...]:
@@ -247,12 +325,17 @@ def _parameter_names(func: Callable[..., Any], count: int) -> tuple[str, ...]:
 
 
 def _nothing_to_check(inputs: Sequence[Any]) -> str:
-    kinds = []
-    for i, x in enumerate(inputs):
-        dtype = getattr(x, "dtype", None)
-        kinds.append(f"input {i} is {type(x).__name__}" + (f" of {dtype}" if dtype is not None else ""))
+    kinds = "; ".join(f"input {i} is {_kind(x)}" for i, x in enumerate(inputs))
     return (
         "gradcheck expects at least one input tensor to require gradient, but none of them does: "
-        f"{'; '.join(kinds) or 'there are no inputs'}. Pass a float64 or complex128 NumPy array, or "
-        "Tensor(x, requires_grad=True)"
+        f"{kinds or 'there are no inputs'}. Pass a float64 or complex128 NumPy array, or Tensor(x, requires_grad=True)"
     )
+
+
+def _kind(x: Any) -> str:
+    module, name = type(x).__module__.partition(".")[0], type(x).__qualname__
+    text = name if module in ("builtins", "numpy", __package__) else f"{module}.{name}"
+    dtype = getattr(x, "dtype", None)
+    if dtype is not None:
+        text += f" of {dtype}"
+    return text + " that does not require grad" * (getattr(x, "requires_grad", True) is False)

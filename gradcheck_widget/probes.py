@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from .engines.base import Array, Linearization
-from .jacobians import Key, Template
+from .jacobians import Key, Template, element_name
 
 __all__ = ["Check", "gradient_dtypes", "input_untouched", "reentrant", "scaled_by_grad_output", "undefined_grads"]
 
@@ -42,8 +42,8 @@ def reentrant(first: dict[Key, Array], second: dict[Key, Array], nondet_tol: flo
     for key, a in first.items():
         b = second[key]
         with np.errstate(all="ignore"):
-            differs = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.nan_to_num(abs(a - b), nan=np.inf))
-        spread = max(spread, float(differs.max(initial=0.0)))
+            differs = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, abs(a - b))
+        spread = max(spread, float(np.where(np.isnan(differs), np.inf, differs).max(initial=0.0)))
     if spread <= nondet_tol:
         return Check(name, True, "two runs agree exactly" if spread == 0 else f"two runs agree within {spread:.3g}")
     return Check(
@@ -63,11 +63,13 @@ def scaled_by_grad_output(
     zeros = {k: np.zeros(outputs[k].shape, outputs[k].dtype) for k in _carried(linearization)}
     for x, g in zip(inputs, linearization.pullback(zeros), strict=True):
         if g is not None and not (g == 0).all():
-            worst = g.reshape(-1)[int(np.flatnonzero(g != 0)[0])]
+            first = int(np.flatnonzero(g != 0)[0])
+            worst = g.reshape(-1)[first]
             return Check(
                 name,
                 False,
-                f"backward not multiplied by grad_output: a zero grad_output gives the gradient {worst:.6g} for {x.name}"
+                f"backward not multiplied by grad_output: a zero grad_output gives the gradient {worst:.6g} for "
+                f"{element_name(x.name, x.shape, first)}"
                 + (" (0 times infinity: mask it where grad_output is 0)" if np.isnan(worst) else "")
                 + ". Backward must multiply by grad_output",
             )
@@ -91,17 +93,14 @@ def undefined_grads(linearization: Linearization, inputs: Sequence[Template], ou
     if len(carried) > 1:
         trials += [(f"output {k}", [k]) for k in carried]
 
-    def pull(cotangents: dict[int, Array | None]) -> list[Array | None]:
-        return linearization.pullback(cotangents)
+    def pull(undefined: list[int], value: Callable[[int], Array | None]) -> list[Array | None]:
+        # each cotangent is a new array, since backward may write into it
+        ones = {k: np.ones(outputs[k].shape, outputs[k].dtype) for k in carried if k not in undefined}
+        return linearization.pullback({**ones, **{k: value(k) for k in undefined}})
 
     for where, undefined in trials:
-        rest = {k: np.ones(outputs[k].shape, outputs[k].dtype) for k in carried if k not in undefined}
-        asked: dict[int, Array | None] = {**rest, **dict.fromkeys(undefined)}
-        zeroed: dict[int, Array | None] = {
-            **rest, **{k: np.zeros(outputs[k].shape, outputs[k].dtype) for k in undefined}
-        }  # fmt: skip
         try:
-            got = pull(asked)
+            got = pull(undefined, lambda k: None)
         except Exception as error:
             return Check(
                 name,
@@ -109,7 +108,8 @@ def undefined_grads(linearization: Linearization, inputs: Sequence[Template], ou
                 f"Expected backward function to handle undefined output grads: with grad_output None for {where} it "
                 f"raised {type(error).__name__}: {error}. Treat None as zeros",
             )
-        for x, g, want in zip(inputs, got, pull(zeroed), strict=True):
+        zeroed = pull(undefined, lambda k: np.zeros(outputs[k].shape, outputs[k].dtype))
+        for x, g, want in zip(inputs, got, zeroed, strict=True):
             if not _equal(g, want):
                 return Check(
                     name,

@@ -28,6 +28,14 @@ def number(x: complex, digits: int = 6) -> str:
     return f"{x:.{digits}g}"
 
 
+def _distinct(a: complex, b: complex) -> tuple[str, str]:
+    """Both values with as many digits as it takes to tell them apart, 6 at least."""
+    digits = 6
+    while a != b and number(a, digits) == number(b, digits) and digits < 17:
+        digits += 1
+    return number(a, digits), number(b, digits)
+
+
 @dataclass(frozen=True, eq=False)
 class PairReport:
     """One Jacobian: an output with respect to an input, at one (atol, rtol).
@@ -121,9 +129,9 @@ class PairReport:
 
     def describe(self, element: Element) -> str:
         """One line: place, both values, error against tolerance."""
-        values = f"analytical {number(element.analytical)}, numerical {number(element.numerical)}"
+        values = "analytical {}, numerical {}".format(*_distinct(element.analytical, element.numerical))
         if self.unmoved.size and self.unmoved.reshape(-1)[element.column]:
-            return f"{self.place(element)}: {values} (step too small for this value: x + eps == x)"
+            return f"{self.place(element)}: {values} (step too small for this value: x + eps == x; use a larger eps)"
         text = f"{self.place(element)}: {values}, error {element.error:.3g}"
         if element.tolerance > 0 and math.isfinite(element.ratio):
             return f"{text} = {ratio_text(element.ratio)} the tolerance {element.tolerance:.3g}"
@@ -312,10 +320,12 @@ class GradcheckReport:
             for h in ("", "Jacobian", "failing", "worst error / tolerance", "worst elements")
         )
         checks = "".join(
-            f"<li style='list-style:none'>{badge('PASS' if c.passed else 'FAIL')} {esc(c.name)}: {esc(c.message)}</li>" for c in self.checks
+            f"<li style='list-style:none'>{badge('PASS' if c.passed else 'FAIL')} {esc(c.name)}: {esc(c.message)}</li>"
+            for c in self.checks
         )
+        word, text = self.verdict.split("  ", 1)
         return (
-            f"<div><p>{badge('PASS' if self.passed else 'FAIL')} {esc(self.verdict[4:].strip())}. {esc(self.power_text)}; "
+            f"<div><p>{badge(word)} {esc(text)}. {esc(self.power_text)}; "
             f"{esc(self.checks_text)}.<br><small>eps={self.eps:g}, atol={self.atol:g}, rtol={self.rtol:g}, engine "
             f"{esc(self.engine)}</small></p><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
             f"<ul style='padding-left:0'>{checks}</ul></div>"

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-__all__ = ["Array", "Engine", "Evaluator", "Linearization", "overlapping"]
+__all__ = ["Array", "Engine", "Evaluator", "Linearization", "Pushforward", "Snapshot", "flatten", "overlapping"]
 
 Array = np.ndarray[Any, Any]
 
@@ -30,11 +30,35 @@ class Linearization:
     pullback : callable
         ``pullback(cotangents)``: `cotangents` maps output numbers to arrays of their shape and dtype, or to None
         (undefined). Outputs left out take no part. Returns, for each checked input, an array or None (no gradient).
+    batched : callable, optional
+        ``batched(k, cotangents)``: the same for output k alone and many cotangents at once, stacked along a new first
+        axis, as are the gradients. Raises RuntimeError where the function cannot be batched.
+    paths : tuple of str
+        Where output k stands in a nested result: ``['loss']``; '' for a bare output or one of a tuple.
     """
 
     outputs: tuple[Array, ...]
     differentiable: tuple[bool, ...]
     pullback: Callable[[Mapping[int, Array | None]], list[Array | None]]
+    batched: Callable[[int, Array], list[Array | None]] | None = None
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pushforward:
+    """The forward-mode derivative of ``func`` at its inputs.
+
+    Attributes
+    ----------
+    push : callable
+        ``push(tangents)``: `tangents` maps numbers of checked inputs to arrays of their shape and dtype; an input left
+        out has no tangent (undefined). Returns, for each output, its tangent or None (none flows there).
+    batched : callable, optional
+        ``batched(i, tangents)``: many tangents of checked input i at once, stacked along a new first axis.
+    """
+
+    push: Callable[[Mapping[int, Array]], list[Array | None]]
+    batched: Callable[[int, Array], list[Array | None]] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,11 +74,21 @@ class Evaluator:
     plain : bool
         True: exactly what the user would do, with the caller's own tensors. False: a shortcut, whose failures are
         decided again the plain way.
+    positions : tuple of (ndarray or None)
+        For a sparse input, the flat positions of the buffer's elements in the dense tensor; None: all of them, in order.
     """
 
     buffers: tuple[Array, ...]
     run: Callable[[], tuple[Array, ...]]
     plain: bool
+    positions: tuple[Array | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The bits of a tensor. ``restore()`` puts them back and tells whether they had changed."""
+
+    restore: Callable[[], bool]
 
 
 class Engine(ABC):
@@ -73,7 +107,11 @@ class Engine(ABC):
 
     @abstractmethod
     def array(self, x: Any) -> Array:
-        """The values of tensor `x` on the host, sharing its memory if that is possible."""
+        """The values of tensor `x` on the host (dense), sharing its memory if that is possible."""
+
+    @abstractmethod
+    def tensor(self, values: Array, like: Any = None) -> Any:
+        """A new tensor that requires grad, holding `values`, where `like` (one of the inputs) is."""
 
     @abstractmethod
     def linearize(self, func: Callable[..., Any], inputs: Sequence[Any], checked: Sequence[int]) -> Linearization:
@@ -81,9 +119,12 @@ class Engine(ABC):
 
     @abstractmethod
     def evaluators(
-        self, func: Callable[..., Any], inputs: Sequence[Any], checked: Sequence[int]
+        self, func: Callable[..., Any], inputs: Sequence[Any], checked: Sequence[int], masked: bool = False
     ) -> Iterator[Evaluator]:
-        """Ways of running `func`, the quickest first; the last is the plain one."""
+        """Ways of running `func`, the quickest first; the last is the plain one.
+
+        `masked`: move only the specified elements of sparse inputs.
+        """
 
     @abstractmethod
     def gradient(self, func: Callable[..., Any], checked: Sequence[int], count: int) -> Callable[..., Any]:
@@ -92,9 +133,52 @@ class Engine(ABC):
         `count` is the number of inputs of `func`; inputs on which no output depends give no result.
         """
 
-    @abstractmethod
-    def tensor(self, values: Array) -> Any:
-        """A new tensor that requires grad, holding `values`."""
+    def pushforward(self, func: Callable[..., Any], inputs: Sequence[Any], checked: Sequence[int]) -> Pushforward:
+        """Forward mode; only asked of engines that support ``check_forward_ad``."""
+        raise NotImplementedError(f"the {self.name} engine has no forward mode")
+
+    def flatten(self, tree: Any) -> tuple[list[Any], list[str], Callable[[Sequence[Any]], Any]]:
+        """The leaves of a nested input, their paths, and the function that puts leaves back into the structure."""
+        return flatten(tree, self.is_tensor)
+
+    def snapshot(self, x: Any) -> Snapshot:
+        """Remember the bits of the tensor `x`. Here: of one whose `array` is its memory; read-only ones cannot change."""
+        values = self.array(x)
+        kept = values.copy()
+
+        def restore() -> bool:
+            if not values.flags.writeable or values.tobytes() == kept.tobytes():
+                return False
+            values[...] = kept
+            return True
+
+        return Snapshot(restore)
+
+    def memory(self, x: Any) -> Array:
+        """The array in whose memory the tensor `x` keeps its elements, to be looked at for overlaps."""
+        return self.array(x)
+
+
+def flatten(
+    tree: Any, is_leaf: Callable[[Any], bool], path: str = ""
+) -> tuple[list[Any], list[str], Callable[[Sequence[Any]], Any]]:
+    """Leaves of nested tuples, lists and dicts in order, their paths (``['dense'][0]``), and the way back."""
+    if is_leaf(tree) or not isinstance(tree, tuple | list | dict):
+        return [tree], [path], lambda leaves: leaves[0]
+    keys = list(tree) if isinstance(tree, dict) else list(range(len(tree)))
+    parts = [flatten(tree[key], is_leaf, f"{path}[{key!r}]") for key in keys]
+    counts = [len(part[0]) for part in parts]
+
+    def rebuild(leaves: Sequence[Any]) -> Any:
+        values, start = [], 0
+        for count, part in zip(counts, parts, strict=True):
+            values.append(part[2](leaves[start : start + count]))
+            start += count
+        if isinstance(tree, dict):
+            return type(tree)(zip(keys, values, strict=True))
+        return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)
+
+    return [x for part in parts for x in part[0]], [p for part in parts for p in part[1]], rebuild
 
 
 def overlapping(x: Array) -> bool:

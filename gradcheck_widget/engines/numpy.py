@@ -26,7 +26,7 @@ class NumpyEngine(Engine):
     def array(self, x: Any) -> Array:
         return x.data if isinstance(x, Tensor) else np.asarray(x)
 
-    def tensor(self, values: Array) -> Tensor:
+    def tensor(self, values: Array, like: Any = None) -> Tensor:
         return Tensor(values, requires_grad=True)
 
     def linearize(self, func: Callable[..., Any], inputs: Sequence[Any], checked: Sequence[int]) -> Linearization:
@@ -45,23 +45,23 @@ class NumpyEngine(Engine):
         return Linearization(tuple(map(_array, outputs)), tuple(k in tensors for k in range(len(outputs))), pullback)
 
     def evaluators(
-        self, func: Callable[..., Any], inputs: Sequence[Any], checked: Sequence[int]
+        self, func: Callable[..., Any], inputs: Sequence[Any], checked: Sequence[int], masked: bool = False
     ) -> Iterator[Evaluator]:
-        # a read-only array cannot be perturbed in place: its stand-in is
-        stand_ins: dict[int, Array] = {}
-        for i in checked:
-            x = self.array(inputs[i])
-            stand_ins.setdefault(id(x), x if x.flags.writeable else x.copy())
-        buffers = tuple(stand_ins[id(self.array(inputs[i]))] for i in checked)
         own = list(inputs)
-        for i, buffer in zip(checked, buffers, strict=True):
-            if self.array(inputs[i]) is not buffer:
-                own[i] = Tensor(buffer, requires_grad=True)
+        buffers: dict[int, Array] = {}  # by the identity of the input: the same one twice is one variable
+        for i in checked:
+            x, array = inputs[i], self.array(inputs[i])
+            if id(x) not in buffers:
+                # a read-only array cannot be perturbed in place: its stand-in is
+                buffers[id(x)] = array if array.flags.writeable else array.copy()
+            if not array.flags.writeable:
+                own[i] = Tensor(buffers[id(x)], requires_grad=True)
+        written = tuple(buffers[id(inputs[i])] for i in checked)
         arrays = [x.data if isinstance(x, Tensor) else x for x in own]
         detached = [Tensor(a) if self.is_tensor(x) else x for a, x in zip(arrays, own, strict=True)]
         recorded = _as_tensors(own, checked)
         for args, plain in ((arrays, False), (detached, False), (recorded, True)):
-            yield Evaluator(buffers, _runner(func, args), plain)
+            yield Evaluator(written, _runner(func, args), plain)
 
     def gradient(self, func: Callable[..., Any], checked: Sequence[int], count: int) -> Callable[..., Any]:
         def vjp(*args: Any) -> tuple[Any, ...]:
@@ -93,6 +93,8 @@ def _runner(func: Callable[..., Any], args: Sequence[Any]) -> Callable[[], tuple
         out = func(*args)
         if type(out) is np.ndarray:
             return (out,)
+        if isinstance(out, np.generic):
+            return (np.asarray(out),)
         return tuple(map(_array, _outputs(out)))
 
     return run
@@ -103,7 +105,8 @@ def _outputs(result: Any) -> tuple[Any, ...]:
     for k, o in enumerate(outputs):
         if not isinstance(o, Tensor | np.ndarray | np.generic):
             raise TypeError(
-                f"func returned {type(o).__name__} as output {k}: it must return a Tensor or an array, or a tuple of them"
+                f"func returned {type(o).__name__} as output {k}: it must return a Tensor or an array, or a tuple of "
+                "them"
             )
     return outputs
 

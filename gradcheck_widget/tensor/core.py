@@ -80,6 +80,15 @@ class _Operation(Node):
         return [fit(rules[k](g, ans, *args, **self.kwargs), args[k]) for k in self.argnums]
 
 
+def _method(func: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return func(self, *args, **kwargs)
+
+    method.__name__ = func.__name__
+    method.__doc__ = f"`numpy.{func.__name__}` of this tensor."
+    return method
+
+
 class Tensor:
     """A NumPy array that records what is done with it, so that derivatives can be taken.
 
@@ -165,23 +174,25 @@ class Tensor:
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if kwargs.pop("out", None) is not None:
-            raise TypeError(
-                f"np.{ufunc.__name__} with out=, or an in-place operator on an array with a Tensor on the right, "
-                "would write a Tensor into memory that records nothing; use the result instead: y = y + x"
-            )
+            raise _writes(_name(ufunc))
         args = tuple(
             a if isinstance(a, Tensor | np.ndarray | np.generic | int | float | complex) else np.asarray(a)
             for a in inputs
         )
+        if ufunc in CONSTANT:
+            return getattr(ufunc, method)(*raw(args), **raw(kwargs))
+        if not any(t.requires_grad for t in _tensors_in((args, kwargs))):
+            return wrap(getattr(ufunc, method)(*raw(args), **raw(kwargs)))
         if method != "__call__":
             return _ufunc_method(ufunc, method, args, kwargs)
         if kwargs:
-            raise _unsupported(f"np.{ufunc.__name__} with {', '.join(kwargs)}=")
-        if ufunc in CONSTANT:
-            return ufunc(*raw(args))
+            raise _unsupported(f"{_name(ufunc)} with {', '.join(kwargs)}=")
         return apply(ufunc, *args)
 
     def __array_function__(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+        if kwargs.get("out") is not None and func not in CONSTANT:
+            raise _writes(_name(func))
+        kwargs = {name: value for name, value in kwargs.items() if name != "out" or value is not None}
         if func in CONSTANT:
             return func(*raw(args), **raw(kwargs))
         if not any(t.requires_grad for t in _tensors_in((args, kwargs))):
@@ -227,11 +238,11 @@ class Tensor:
 
     @property
     def real(self) -> Any:
-        return HANDLERS[np.real](self)
+        return np.real(self)
 
     @property
     def imag(self) -> Any:
-        return HANDLERS[np.imag](self)
+        return np.imag(self)
 
     def __len__(self) -> int:
         return len(self.data)
@@ -255,6 +266,9 @@ class Tensor:
         text = np.array2string(self.data, separator=", ", prefix="Tensor(", threshold=200)
         dtype = "" if self.data.dtype in (np.float64, np.complex128) else f", dtype={self.data.dtype}"
         return f"Tensor({text}{dtype}{', requires_grad=True' if self.requires_grad else ''})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.data, spec) if spec else repr(self)
 
     def __getitem__(self, index: Any) -> Any:
         return apply(HANDLERS[_getitem], self, index)
@@ -342,97 +356,46 @@ class Tensor:
     def __ge__(self, other: Any) -> Any:
         return _binary(np.greater_equal, self, other)
 
-    def sum(self, *args: Any, **kwargs: Any) -> Any:
-        return HANDLERS[np.sum](self, *args, **kwargs)
-
-    def prod(self, *args: Any, **kwargs: Any) -> Any:
-        return HANDLERS[np.prod](self, *args, **kwargs)
-
-    def mean(self, *args: Any, **kwargs: Any) -> Any:
-        return HANDLERS[np.mean](self, *args, **kwargs)
-
-    def var(self, *args: Any, **kwargs: Any) -> Any:
-        return HANDLERS[np.var](self, *args, **kwargs)
-
-    def std(self, *args: Any, **kwargs: Any) -> Any:
-        return HANDLERS[np.std](self, *args, **kwargs)
-
-    def max(self, *args: Any, **kwargs: Any) -> Any:
-        return HANDLERS[np.max](self, *args, **kwargs)
-
-    def min(self, *args: Any, **kwargs: Any) -> Any:
-        return HANDLERS[np.min](self, *args, **kwargs)
-
-    def cumsum(self, *args: Any, **kwargs: Any) -> Any:
-        return HANDLERS[np.cumsum](self, *args, **kwargs)
-
-    def cumprod(self, *args: Any, **kwargs: Any) -> Any:
-        return HANDLERS[np.cumprod](self, *args, **kwargs)
-
-    def clip(self, *args: Any, **kwargs: Any) -> Any:
-        return HANDLERS[np.clip](self, *args, **kwargs)
-
-    def round(self, decimals: int = 0) -> Any:
-        return self.data.round(decimals)
-
-    def conj(self) -> Any:
-        return np.conjugate(self)
-
-    def dot(self, other: Any) -> Any:
-        return HANDLERS[np.dot](self, other)
-
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
-        return HANDLERS[np.trace](self, *args, **kwargs)
-
-    def diagonal(self, *args: Any, **kwargs: Any) -> Any:
-        return HANDLERS[np.diagonal](self, *args, **kwargs)
+    # the methods of an array are NumPy's functions of the same name
+    sum = _method(np.sum)
+    prod = _method(np.prod)
+    mean = _method(np.mean)
+    var = _method(np.var)
+    std = _method(np.std)
+    max = _method(np.max)
+    min = _method(np.min)
+    clip = _method(np.clip)
+    round = _method(np.round)
+    cumsum = _method(np.cumsum)
+    cumprod = _method(np.cumprod)
+    dot = _method(np.dot)
+    trace = _method(np.trace)
+    diagonal = _method(np.diagonal)
+    ravel = _method(np.ravel)
+    flatten = _method(np.ravel)
+    squeeze = _method(np.squeeze)
+    swapaxes = _method(np.swapaxes)
+    repeat = _method(np.repeat)
+    take = _method(np.take)
+    copy = _method(np.copy)
+    conj = _method(np.conjugate)
+    conjugate = _method(np.conjugate)
+    argmax = _method(np.argmax)
+    argmin = _method(np.argmin)
+    argsort = _method(np.argsort)
+    nonzero = _method(np.nonzero)
+    any = _method(np.any)
+    all = _method(np.all)
 
     def reshape(self, *shape: Any, order: Any = "C") -> Any:
-        return HANDLERS[np.reshape](self, shape[0] if len(shape) == 1 else shape, order=order)
-
-    def ravel(self, order: Any = "C") -> Any:
-        return HANDLERS[np.reshape](self, -1, order=order)
-
-    def flatten(self, order: Any = "C") -> Any:
-        return HANDLERS[np.reshape](self, -1, order=order)
+        return np.reshape(self, shape[0] if len(shape) == 1 else shape, order=order)
 
     def transpose(self, *axes: Any) -> Any:
-        axis = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return HANDLERS[np.transpose](self, axis or None)
+        return np.transpose(self, axes[0] if len(axes) == 1 else axes or None)
 
-    def swapaxes(self, axis1: int, axis2: int) -> Any:
-        return HANDLERS[np.swapaxes](self, axis1, axis2)
-
-    def squeeze(self, axis: Any = None) -> Any:
-        return HANDLERS[np.squeeze](self, axis)
-
-    def repeat(self, *args: Any, **kwargs: Any) -> Any:
-        return HANDLERS[np.repeat](self, *args, **kwargs)
-
-    def take(self, *args: Any, **kwargs: Any) -> Any:
-        return HANDLERS[np.take](self, *args, **kwargs)
-
-    def astype(self, dtype: Any) -> Any:
+    def astype(self, dtype: Any, *, copy: bool = True) -> Any:
         """Converted values; the gradient passes between floating point and complex dtypes."""
         return apply(astype, self, dtype)
-
-    def copy(self) -> Any:
-        return np.positive(self)
-
-    def argmax(self, *args: Any, **kwargs: Any) -> Any:
-        return self.data.argmax(*args, **kwargs)
-
-    def argmin(self, *args: Any, **kwargs: Any) -> Any:
-        return self.data.argmin(*args, **kwargs)
-
-    def argsort(self, *args: Any, **kwargs: Any) -> Any:
-        return self.data.argsort(*args, **kwargs)
-
-    def any(self, *args: Any, **kwargs: Any) -> Any:
-        return self.data.any(*args, **kwargs)
-
-    def all(self, *args: Any, **kwargs: Any) -> Any:
-        return self.data.all(*args, **kwargs)
 
     def tolist(self) -> Any:
         return self.data.tolist()
@@ -462,7 +425,8 @@ def apply(primitive: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Run `primitive` on the arrays inside `args`; record it if one of them requires grad.
 
     Without a Tensor among the arguments it is the bare call. Only top-level arguments are differentiated: a function
-    that takes a list of arrays is a primitive of its elements. Results that are not floating point or complex are plain arrays.
+    that takes a list of arrays is a primitive of its elements. Results that are not floating point or complex are
+    plain arrays.
     """
     arrays = tuple(a.data if isinstance(a, Tensor) else a for a in args)
     ans = primitive(*arrays, **kwargs)
@@ -485,9 +449,7 @@ def wrap(ans: Any) -> Any:
     """Floating point and complex results become Tensors that do not require grad; others stay as they are."""
     if isinstance(ans, tuple | list):
         items = [wrap(a) for a in ans]
-        if isinstance(ans, tuple) and hasattr(ans, "_fields"):
-            return type(ans)(*items)
-        return type(ans)(items)
+        return type(ans)(*items) if hasattr(ans, "_fields") else type(ans)(items)
     if isinstance(ans, np.ndarray | np.generic) and ans.dtype.kind in "fc":
         return Tensor._recorded(ans, None, 0)
     return ans
@@ -498,7 +460,8 @@ def raw(x: Any) -> Any:
     if isinstance(x, Tensor):
         return x.data
     if isinstance(x, tuple | list) and any(True for _ in _tensors_in(x)):
-        return type(x)(raw(v) for v in x)
+        items = [raw(v) for v in x]
+        return type(x)(*items) if hasattr(x, "_fields") else type(x)(items)
     if isinstance(x, dict):
         return {k: raw(v) for k, v in x.items()}
     return x
@@ -515,11 +478,12 @@ def _tensors_in(x: Any) -> Iterator[Tensor]:
 
 
 def _name(func: Callable[..., Any]) -> str:
+    """As users write it: np.sum, np.linalg.inv."""
     name = getattr(func, "__name__", repr(func))
-    module = getattr(func, "__module__", "") or ""
     if isinstance(func, np.ufunc):
         return f"np.{name}" if getattr(np, name, None) is func else f"the ufunc {name}"
-    return f"np.linalg.{name}" if module.endswith("linalg") else f"np.{name}" if module.startswith("numpy") else name
+    module = getattr(func, "__module__", None) or ""
+    return f"np{module.removeprefix('numpy')}.{name}" if module.split(".")[0] == "numpy" else name
 
 
 def _unsupported(what: str) -> NotImplementedError:
@@ -527,6 +491,13 @@ def _unsupported(what: str) -> NotImplementedError:
         f"{what} has no derivative rule here. Ways out: express it through supported functions (README, "
         "'Supported NumPy functions'), or give its derivative yourself, with gradcheck_widget.Function or "
         "gradcheck_widget.from_backward(forward, backward)"
+    )
+
+
+def _writes(what: str) -> TypeError:
+    return TypeError(
+        f"{what} with out=, or an in-place operator on an array with a Tensor on the right, would write a Tensor into "
+        "memory that records nothing; use the result instead: y = y + x"
     )
 
 
@@ -547,7 +518,7 @@ def _ufunc_method(ufunc: np.ufunc, method: str, args: tuple[Any, ...], kwargs: d
     if method == "outer" and len(args) == 2 and not kwargs:
         a, b = args
         return ufunc(np.reshape(a, np.shape(a) + (1,) * np.ndim(b)), b)
-    raise _unsupported(f"np.{ufunc.__name__}.{method}")
+    raise _unsupported(f"{_name(ufunc)}.{method}")
 
 
 # -- rules --------------------------------------------------------------------------------------------------
@@ -693,10 +664,18 @@ def grad(
     -------
     list of Tensor or None
         None for an input on which no output depends.
+
+    Raises
+    ------
+    ValueError
+        If the grad_outputs have not the shapes of the outputs.
     """
-    pullback = pullback_of(dict(enumerate(outputs)), inputs)
-    if create_graph:
-        tensors = [g if isinstance(g, Tensor) else Tensor(g) for g in grad_outputs]
-        return pullback(dict(enumerate(tensors)), True)
-    arrays = [np.asarray(raw(g)) for g in grad_outputs]
-    return [None if g is None else Tensor(g) for g in pullback(dict(enumerate(arrays)), False)]
+    tensors = [g if isinstance(g, Tensor) else Tensor(g) for g in grad_outputs]
+    if [g.shape for g in tensors] != [o.shape for o in outputs]:
+        raise ValueError(
+            f"grad_outputs must be one for each output, of its shape: expected {[o.shape for o in outputs]}, "
+            f"got {[g.shape for g in tensors]}"
+        )
+    cotangents = dict(enumerate(tensors if create_graph else [g.data for g in tensors]))
+    found = pullback_of(dict(enumerate(outputs)), inputs)(cotangents, create_graph)
+    return [g if g is None or isinstance(g, Tensor) else Tensor(g) for g in found]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .core import Array, apply, conj, constant, defvjp, implements, is_complex
+from .core import Array, apply, conj, constant, defvjp, implements, is_complex, raw
 
 LN2, LN10 = float(np.log(2.0)), float(np.log(10.0))
 
@@ -70,7 +70,7 @@ defvjp(np.absolute, lambda g, ans, x: g * _sign(x))
 defvjp(np.fabs, lambda g, ans, x: g * _sign(x))
 defvjp(np.conjugate, lambda g, ans, x: conj(g))
 defvjp(np.real, lambda g, ans, x: g)
-defvjp(np.imag, lambda g, ans, x: 1j * g if is_complex(x) else 0 * g)
+defvjp(np.imag, lambda g, ans, x: g * 1j if is_complex(x) else 0 * g)
 
 
 def _complex_sign_vjp(g: Array, ans: Array, x: Array) -> Array:
@@ -129,8 +129,9 @@ def _power_base(g: Array, ans: Array, x: Array, y: Array) -> Array:
 
 
 def _power_exponent(g: Array, ans: Array, x: Array, y: Array) -> Array:
-    # x^y log x, which tends to 0 with x
-    return g * conj(np.where(x == 0, 0.0, ans * np.log(np.where(x == 0, 1.0, x))))
+    # x^y log x, which tends to 0 with x; a negative x has a logarithm if the power is complex
+    safe = np.where(x == 0, 1.0, x)
+    return g * conj(np.where(x == 0, 0.0, ans * np.log(safe + 0j if is_complex(ans) else safe)))
 
 
 defvjp(np.power, _power_base, _power_exponent)
@@ -194,19 +195,20 @@ defvjp(
 
 @implements(np.where)
 def where(condition: Any, x: Any, y: Any) -> Any:
-    condition = getattr(condition, "data", condition)
-    return apply(np.where, condition, _as_operand(x), _as_operand(y))
+    return apply(np.where, raw(condition), x, y)
 
 
-def _as_operand(x: Any) -> Any:
-    return x if hasattr(x, "shape") else np.asarray(x)
+def _nan_to_num_vjp(g: Array, ans: Array, x: Array, **_: Any) -> Array:
+    if is_complex(x):  # each part by itself
+        return np.real(g) * np.isfinite(np.real(x)) + 1j * (np.imag(g) * np.isfinite(np.imag(x)))
+    return g * np.isfinite(x)
 
 
-defvjp(np.nan_to_num, lambda g, ans, x, **kwargs: g * np.isfinite(x))
+defvjp(np.nan_to_num, _nan_to_num_vjp)
 
 
 @implements(np.nan_to_num)
-def nan_to_num(x: Any, *, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     return apply(np.nan_to_num, x, nan=nan, posinf=posinf, neginf=neginf)
 
 

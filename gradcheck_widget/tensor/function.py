@@ -1,4 +1,4 @@
-"""Derivatives written by hand: `Function` as in PyTorch, `from_backward` and `from_jacobian` for NumPy and SciPy pairs."""
+"""Derivatives written by hand: `Function` as in PyTorch, `from_backward` and `from_jacobian` for pairs of functions."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class Function:
     """A differentiable operation with a backward pass of its own. Subclass it, then call ``MyFunction.apply(...)``.
 
     ``forward(ctx, *args)`` (a staticmethod) gets the arrays inside the Tensors, so any NumPy or SciPy function works
-    there, and returns one array or a tuple. ``backward(ctx, *grad_outputs)`` gets one cotangent for each output and
-    returns one gradient for each argument of forward: of its shape, or None where there is none. For second
-    derivatives (`gradgradcheck`) write backward with NumPy functions that work on Tensors, and read inputs and
-    outputs through ``ctx.saved_tensors``.
+    there, and returns one array or a tuple. ``backward(ctx, *grad_outputs)`` gets one cotangent for each output, an
+    array of its own, and returns one gradient for each argument of forward: of its shape, or None where there is none.
+    For second derivatives (`gradgradcheck`) write backward with NumPy functions that work on Tensors, and read inputs
+    and outputs through ``ctx.saved_tensors``.
 
     Examples
     --------
@@ -85,28 +85,40 @@ class Function:
         arrays = tuple(raw(a) for a in args)
         result = cls.forward(ctx, *arrays)
         many = isinstance(result, tuple | list)
-        outs = tuple(np.asarray(raw(o)) for o in (result if many else (result,)))
+        values = tuple(raw(o) for o in (result if many else (result,)))
+        outs = tuple(np.asarray(v) for v in values)
+        if any(o.dtype.kind not in "biufc" for o in outs):
+            raise TypeError(
+                f"{cls.__name__}.forward must return an array or a tuple of arrays, got "
+                f"{type(result).__name__ if not many else [type(v).__name__ for v in values]}"
+            )
         if not any(isinstance(a, Tensor) for a in args):
             return outs if many else outs[0]
-        node = _FunctionNode(cls, ctx, args, arrays, outs) if any(ctx.needs_input_grad) else None
+        node = _FunctionNode(cls, ctx, args, arrays, values) if any(ctx.needs_input_grad) else None
         constant = {id(o) for o in ctx._non_differentiable}
         wrapped = tuple(
-            o if o.dtype.kind not in "fc" else Tensor._recorded(o, None if id(o) in constant else node, i)
-            for i, o in enumerate(outs)
+            o if o.dtype.kind not in "fc" else Tensor._recorded(o, None if id(v) in constant else node, i)
+            for i, (o, v) in enumerate(zip(outs, values, strict=True))
         )
         return wrapped if many else wrapped[0]
 
 
 class _FunctionNode(Node):
-    __slots__ = ("args", "arrays", "ctx", "function", "outs")
+    __slots__ = ("args", "arrays", "ctx", "function", "values")
 
     def __init__(
-        self, function: type[Function], ctx: Context, args: tuple[Any, ...], arrays: tuple[Any, ...], outs: Any
+        self,
+        function: type[Function],
+        ctx: Context,
+        args: tuple[Any, ...],
+        arrays: tuple[Any, ...],
+        values: tuple[Any, ...],
     ) -> None:
-        self.args = args
         parents = tuple((a._node, a._index) for a in args if isinstance(a, Tensor) and a._node is not None)
-        super().__init__(parents, len(outs))
-        self.function, self.ctx, self.arrays, self.outs = function, ctx, arrays, outs
+        super().__init__(parents, len(values))
+        self.function, self.ctx, self.args = function, ctx, args
+        # the very objects that forward saw and returned: by them a saved one is known
+        self.arrays, self.values = arrays, values
 
     def pull(self, cotangents: list[Array | None], graph: bool) -> Sequence[Array | None]:
         name, ctx = self.function.__name__, self.ctx
@@ -115,15 +127,15 @@ class _FunctionNode(Node):
                 f"{name} was made from a plain NumPy pair, whose backward cannot be differentiated again: "
                 "write it as a gradcheck_widget.Function, with a backward in NumPy functions that work on Tensors"
             )
-        grads_in: list[Any] = [
-            (Tensor(np.zeros(o.shape, o.dtype)) if graph else np.zeros(o.shape, o.dtype))
-            if g is None and ctx._materialize
-            else g if graph or g is None
-            else np.asarray(g)
-            for g, o in zip(cotangents, self.outs, strict=True)
-        ]  # fmt: skip
+        grads_in: list[Any] = []
+        for g, value in zip(cotangents, self.values, strict=True):
+            if g is None and ctx._materialize:
+                g = np.zeros_like(value)
+            elif isinstance(g, np.ndarray | np.generic):
+                g = np.array(g)  # its own copy: others may share it, and backward may write into it
+            grads_in.append(Tensor(g) if graph and g is not None and not isinstance(g, Tensor) else g)
         if graph:  # saved inputs and outputs become Tensors tied to the graph
-            known = {id(o): Tensor._recorded(o, self, i) for i, o in enumerate(self.outs)}
+            known = {id(v): Tensor._recorded(v, self, i) for i, v in enumerate(self.values)}
             known.update({id(x): a for a, x in zip(self.args, self.arrays, strict=True) if isinstance(a, Tensor)})
             ctx._tensors = known
         try:
@@ -187,7 +199,7 @@ def from_backward(forward: Callable[..., tuple[Any, Any]], backward: Callable[..
         if not (isinstance(result, tuple) and len(result) == 2):
             raise TypeError(
                 f"{where} must return a pair (out, cache), got {type(result).__name__}"
-                f"{f' of length {len(result)}' if isinstance(result, tuple) else ''}"
+                + (f" of length {len(result)}" if isinstance(result, tuple) else "")
             )
         out, ctx.cache = result  # type: ignore[attr-defined]
         ctx.many = isinstance(out, tuple | list)  # type: ignore[attr-defined]
@@ -219,7 +231,12 @@ def from_jacobian(func: Callable[..., Any], jac: Callable[..., Any] | bool) -> C
 
     def run(ctx: Context, *args: Any) -> Any:
         if jac is True:
-            value, ctx.jac = func(*args)  # type: ignore[attr-defined]
+            result = func(*args)
+            if not (isinstance(result, tuple | list) and len(result) == 2):
+                raise TypeError(
+                    f"{_name_of(func)} must return a pair (value, jac) with jac=True, got {type(result).__name__}"
+                )
+            value, ctx.jac = result  # type: ignore[attr-defined]
             return value
         ctx.args = args  # type: ignore[attr-defined]
         return func(*args)

@@ -6,12 +6,15 @@ Sources: M. Giles, *Collected matrix derivative results for forward and reverse 
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .core import VARIADIC, Array, Tensor, apply, conj, defvjp, implements, is_complex
+from .core import VARIADIC, Array, Tensor, apply, conj, defvjp, implements, is_complex, raw
+
+WELL_CONDITIONED = 1e4  # below this the inverse is good for second derivatives too; det falls back on cofactors
 
 
 def H(a: Array) -> Array:
@@ -89,9 +92,9 @@ def _array(x: Any) -> Any:
 @implements(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     a, b = _array(a), _array(b)
-    if isinstance(axes, int):
+    if not np.iterable(axes):
         axes = (tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes)))
-    left, right = (tuple(x) if isinstance(x, Sequence | np.ndarray) else (x,) for x in axes)
+    left, right = (tuple(x) if np.iterable(x) else (x,) for x in axes)
     pair = tuple(int(i) % a.ndim for i in left), tuple(int(i) % b.ndim for i in right)
     return apply(np.tensordot, a, b, axes=pair)
 
@@ -108,9 +111,17 @@ def inner(a: Any, b: Any, /) -> Any:
     return a * b if a.ndim == 0 or b.ndim == 0 else apply(np.inner, a, b)
 
 
+# np.vdot conjugates a and flattens both
+defvjp(
+    np.vdot,
+    lambda g, ans, a, b: np.reshape(conj(g) * b, a.shape),
+    lambda g, ans, a, b: np.reshape(g * a, b.shape),
+)
+
+
 @implements(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
-    return dot(conj(np.reshape(_array(a), -1)), np.reshape(_array(b), -1))
+    return apply(np.vdot, _array(a), _array(b))
 
 
 @implements(np.outer, np.linalg.outer)
@@ -129,6 +140,25 @@ def kron(a: Any, b: Any) -> Any:
     return np.reshape(left * right, [p * q for p, q in zip(sa, sb, strict=True)])
 
 
+def _convolve_other(g: Array, other: Array, size: int, mode: str) -> Array:
+    """Cotangent of one operand, of `size`: g correlated with the other one. g is the middle of the full output."""
+    n, short = size + other.size - 1, min(size, other.size)
+    before = {"full": 0, "same": (short - 1) // 2, "valid": short - 1}[mode]
+    return np.convolve(np.pad(g, (before, n - before - g.size)), conj(other)[::-1], "valid")
+
+
+defvjp(
+    np.convolve,
+    lambda g, ans, a, v, mode: _convolve_other(g, v, a.size, mode),
+    lambda g, ans, a, v, mode: _convolve_other(g, a, v.size, mode),
+)
+
+
+@implements(np.convolve)
+def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    return apply(np.convolve, np.atleast_1d(a), np.atleast_1d(v), mode)
+
+
 @implements(np.linalg.matmul)
 def matmul(x1: Any, x2: Any, /) -> Any:
     return np.matmul(x1, x2)
@@ -144,11 +174,11 @@ def cross(a: Any, b: Any, axis: int = -1) -> Any:
 
 
 # -- einsum: explicit subscripts, one letter an axis ------------------------------------------------------------
-def contract(*operands: Array, subscripts: str) -> Array:
-    return np.einsum(subscripts, *operands)
+def contract(*operands: Array, subscripts: str, optimize: Any) -> Array:
+    return np.einsum(subscripts, *operands, optimize=optimize)
 
 
-def _contract_vjp(k: int, g: Array, ans: Array, *operands: Array, subscripts: str) -> Array:
+def _contract_vjp(k: int, g: Array, ans: Array, *operands: Array, subscripts: str, optimize: Any) -> Array:
     """Contract g with the other operands, into the subscripts of operand k.
 
     An index that only operand k has was summed over: its cotangent is spread by an operand of ones. A repeated
@@ -172,15 +202,15 @@ def _contract_vjp(k: int, g: Array, ans: Array, *operands: Array, subscripts: st
         target += label
     back = np.einsum(",".join(t for t, _ in parts) + "->" + target, *(x for _, x in parts))
     # an index of length 1 elsewhere was broadcast to operand k's length
-    full = tuple(max(n, m) for n, m in zip(back.shape, operands[k].shape, strict=True))
+    full = tuple(m if n == 1 else n for n, m in zip(back.shape, operands[k].shape, strict=True))
     return np.broadcast_to(back, full) if full != back.shape else back
 
 
 VARIADIC[contract] = _contract_vjp
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase  # in their order, which is that of an implicit output
 
 
-def _explicit(subscripts: str, ndims: Sequence[int]) -> str:
+def _explicit(subscripts: str, ndims: Sequence[int], optimize: Any) -> str:
     """Subscripts with an output and with letters instead of an ellipsis."""
     subscripts = subscripts.replace(" ", "")
     inputs, arrow, output = subscripts.partition("->")
@@ -194,6 +224,8 @@ def _explicit(subscripts: str, ndims: Sequence[int]) -> str:
     if not arrow:
         joined = "".join(t for t in inputs.replace("...", "") if t != ",")
         output = dots + "".join(sorted(c for c in set(joined) if joined.count(c) == 1))
+    elif dots and "..." not in output and not optimize:  # NumPy's optimized path does sum over it
+        raise ValueError(f"einsum subscripts {subscripts!r} have an ellipsis on the left, none on the right")
     return ",".join(terms) + "->" + output.replace("...", dots)
 
 
@@ -208,7 +240,8 @@ def einsum(*operands: Any, optimize: Any = False) -> Any:
         subscripts = ",".join(text(labels) for labels in pairs[1::2])
         operands = (subscripts + ("->" + text(rest[0]) if rest else ""), *pairs[::2])
     arrays = [_array(x) for x in operands[1:]]
-    return apply(contract, *arrays, subscripts=_explicit(operands[0], [x.ndim for x in arrays]))
+    subscripts = _explicit(operands[0], [x.ndim for x in arrays], optimize)
+    return apply(contract, *arrays, subscripts=subscripts, optimize=optimize)
 
 
 # -- traces, norms ------------------------------------------------------------------------------------------
@@ -225,51 +258,45 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     return apply(np.trace, a, offset, axis1, axis2)
 
 
-def _euclidean(x: Array, axis: Any, keepdims: bool) -> Array:
-    return np.linalg.norm(x, axis=axis, keepdims=keepdims) if axis is None or isinstance(axis, int) else (
-        np.linalg.norm(x, "fro", axis=axis, keepdims=keepdims)
-    )  # fmt: skip
+def _p_norm(x: Array, p: float, axes: tuple[int, ...], **given: Any) -> Array:
+    return np.linalg.norm(x, **given)
 
 
-def _euclidean_vjp(g: Array, ans: Array, x: Array, axis: Any, keepdims: bool) -> Array:
-    # x / |x|, 0 at x = 0
-    if not keepdims and x.ndim:
-        shape = [1 if axis is None or i in _norm_axes(axis, x.ndim) else n for i, n in enumerate(x.shape)]
+def _p_norm_vjp(g: Array, ans: Array, x: Array, p: float, axes: tuple[int, ...], **given: Any) -> Array:
+    # of (sum |x|^p)^(1/p): x / norm for p = 2, else sign(x) (|x| / norm)^(p-1); 0 where the norm is 0
+    if x.ndim:
+        shape = [1 if i in axes else n for i, n in enumerate(x.shape)]
         g, ans = np.reshape(g, shape), np.reshape(ans, shape)
-    return np.where(ans == 0, 0.0, g * x / np.where(ans == 0, 1.0, ans))
+    size = np.where(ans == 0, 1.0, ans)
+    slope = x / size if p == 2 else np.sign(x) * (np.abs(x) / size) ** (p - 1)
+    return np.where(ans == 0, 0.0, g * slope)
 
 
-def _norm_axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    return tuple(a % ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
-
-
-defvjp(_euclidean, _euclidean_vjp)
+defvjp(_p_norm, _p_norm_vjp)
 
 
 @implements(np.linalg.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    axis = tuple(axis) if isinstance(axis, list) else axis
-    if isinstance(axis, tuple) and len(axis) == 1:
-        axis = axis[0]
-    width = len(axis) if isinstance(axis, tuple) else 1 if axis is not None else x.ndim
-    if ord is None or (ord == "fro" and width == 2) or (ord == 2 and width == 1):
-        return apply(_euclidean, x, axis=axis, keepdims=keepdims)
+    axes = tuple(int(a) % x.ndim for a in (range(x.ndim) if axis is None else axis if np.iterable(axis) else (axis,)))
+    width = len(axes)
     size = np.abs(x)
-    if width == 1:
-        along = 0 if axis is None else axis
-        if ord in (np.inf, -np.inf):
-            return (np.max if ord > 0 else np.min)(size, axis=along, keepdims=keepdims)
-        if isinstance(ord, int | float) and ord != 0:
-            return np.sum(size**ord, axis=along, keepdims=keepdims) ** (1 / ord)
-    elif width == 2 and ord in (1, -1, np.inf, -np.inf):
-        rows, columns = _norm_axes(axis, x.ndim) if axis is not None else (0, 1)
-        summed, left = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    if ord is None or (width == 2 and ord in ("fro", "f")) or (width == 1 and _is_power(ord)):
+        p = ord if _is_power(ord) else 2
+        return apply(_p_norm, x, p=p, axes=axes, ord=ord, axis=axis, keepdims=keepdims)
+    if width == 1 and ord in (np.inf, -np.inf):
+        return (np.max if ord > 0 else np.min)(size, axis=axes, keepdims=keepdims)
+    if width == 2 and ord in (1, -1, np.inf, -np.inf):
+        summed, left = axes if abs(ord) == 1 else axes[::-1]
         out = (np.max if ord > 0 else np.min)(np.sum(size, axis=summed, keepdims=True), axis=left, keepdims=True)
-        return out if keepdims else np.squeeze(out, (rows, columns))
+        return out if keepdims else np.squeeze(out, axes)
     raise NotImplementedError(
         f"np.linalg.norm with ord={ord!r} over {width} axes has no derivative rule here: for vectors all but 0, "
         "for matrices None, 'fro', 1, -1, inf and -inf have"
     )
+
+
+def _is_power(ord: Any) -> bool:
+    return isinstance(ord, int | float | np.number) and bool(ord != 0) and bool(np.isfinite(ord))
 
 
 # -- systems ------------------------------------------------------------------------------------------------
@@ -308,19 +335,15 @@ def solve(a: Any, b: Any) -> Any:
 def _cofactors(a: Array) -> Array:
     """d det(a) / d a without a division: det of a with row i and column j struck out, with sign."""
     n = a.shape[-1]
-    if n == 1:
-        return np.ones(a.shape, a.dtype)
-    keep = [[k for k in range(n) if k != i] for i in range(n)]
-    rows = [
-        np.stack([(-1) ** (i + j) * np.linalg.det(a[..., keep[i], :][..., :, keep[j]]) for j in range(n)], -1)
-        for i in range(n)
-    ]
-    return np.stack(rows, -2)
+    i = np.arange(n)
+    keep = np.array([np.delete(i, k) for k in i], int).reshape(n, max(n - 1, 0))
+    minors = a[..., keep[:, None, :, None], keep[None, :, None, :]]
+    return (-1.0) ** np.add.outer(i, i) * np.linalg.det(minors)
 
 
 def _det_vjp(g: Array, ans: Array, a: Array) -> Array:
     g = np.expand_dims(g, (-2, -1))
-    if np.all(ans != 0):
+    if a.size and np.all(np.linalg.cond(raw(a)) < WELL_CONDITIONED):
         return g * conj(np.expand_dims(ans, (-2, -1))) * H(np.linalg.inv(a))
     return g * conj(_cofactors(a))
 
@@ -346,7 +369,7 @@ def _det_sign_vjp(g: Array, ans: Array, a: Array) -> Array:
     if not is_complex(a):
         return np.zeros(a.shape)
     turn = np.imag(conj(ans) * g)
-    return np.expand_dims(1j * turn, (-2, -1)) * H(np.linalg.inv(a))
+    return np.expand_dims(turn * 1j, (-2, -1)) * H(np.linalg.inv(a))
 
 
 defvjp(_det_sign, _det_sign_vjp)
@@ -371,9 +394,14 @@ def _cholesky_vjp(g: Array, ans: Array, a: Array) -> Array:
     return lower * (s + H(s)) + np.eye(n) * np.real(s)
 
 
+def _upper_cholesky(a: Array) -> Array:
+    return np.linalg.cholesky(a, upper=True)
+
+
 defvjp(np.linalg.cholesky, _cholesky_vjp)
+defvjp(_upper_cholesky, lambda g, ans, a: H(_cholesky_vjp(H(g), H(ans), H(a))))
 
 
 @implements(np.linalg.cholesky)
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
-    return H(apply(np.linalg.cholesky, H(a))) if upper else apply(np.linalg.cholesky, a)
+    return apply(_upper_cholesky if upper else np.linalg.cholesky, a)

@@ -36,7 +36,7 @@ def _sum_vjp(g: Array, ans: Array, x: Array, axis: Axis, keepdims: bool, **_: An
 
 defvjp(np.sum, _sum_vjp)
 defvjp(np.nansum, lambda g, ans, x, axis, keepdims: _sum_vjp(g, ans, x, axis, keepdims) * ~np.isnan(x))
-defvjp(np.mean, lambda g, ans, x, axis, keepdims: _sum_vjp(g / _count(x.shape, axis), ans, x, axis, keepdims))
+defvjp(np.mean, lambda g, ans, x, axis, keepdims: _sum_vjp(g / (_count(x.shape, axis) or 1), ans, x, axis, keepdims))
 
 
 @implements(np.sum)
@@ -54,14 +54,40 @@ def mean(a: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return apply(np.mean, a, axis=axis, keepdims=keepdims)
 
 
+@implements(np.nanmean)
+def nanmean(a: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    count = np.sum(~np.isnan(a), axis=axis, keepdims=keepdims, dtype=a.dtype)
+    return np.nansum(a, axis=axis, keepdims=keepdims) / count
+
+
+@implements(np.average)
+def average(a: Any, axis: Axis = None, weights: Any = None, *, keepdims: bool = False) -> Any:
+    if weights is None:
+        return np.mean(a, axis=axis, keepdims=keepdims)
+    if np.shape(weights) != np.shape(a):  # weights of the averaged axes alone, in their order
+        axes = _axes(axis, np.ndim(a))
+        if axis is None or np.shape(weights) != tuple(np.shape(a)[i] for i in axes):
+            raise ValueError(
+                f"np.average: weights of shape {np.shape(weights)} fit neither a, of shape {np.shape(a)}, nor its "
+                f"averaged axes {axis}"
+            )
+        shape = [n if i in axes else 1 for i, n in enumerate(np.shape(a))]
+        weights = np.reshape(np.transpose(weights, np.argsort(axes)), shape)
+    total = np.sum(np.multiply(a, weights), axis=axis, keepdims=keepdims)
+    return total / np.sum(weights, axis=axis, keepdims=keepdims)
+
+
 def _var_vjp(g: Array, ans: Array, x: Array, axis: Axis, ddof: float, keepdims: bool) -> Array:
     # var = sum |x - mean|^2 / (n - ddof); the mean's own derivative drops out because sum (x - mean) = 0
     centred = x - np.mean(x, axis=axis, keepdims=True)
-    return _spread(g, x, axis, keepdims) * (2 / (_count(x.shape, axis) - ddof)) * centred
+    freedom = np.float64(_count(x.shape, axis) - ddof)
+    return _spread(g, x, axis, keepdims) * (2 / np.maximum(freedom, 0.0)) * centred
 
 
 def _std_vjp(g: Array, ans: Array, x: Array, axis: Axis, ddof: float, keepdims: bool) -> Array:
-    return _var_vjp(g * (0.5 / ans), ans, x, axis, ddof, keepdims)
+    # 0 where all values are equal, as central differences see it
+    half = np.where(ans == 0, 0.0, 0.5 / np.where(ans == 0, 1.0, ans))
+    return _var_vjp(g * half, ans, x, axis, ddof, keepdims)
 
 
 defvjp(np.var, _var_vjp)
@@ -114,7 +140,7 @@ def _products_of_others(x: Array) -> Array:
 
 def _prod_vjp(g: Array, ans: Array, x: Array, axis: Axis, keepdims: bool) -> Array:
     if x.ndim == 0 or x.size == 0:
-        return g + 0 * x
+        return np.broadcast_to(_spread(g, x, axis, keepdims), x.shape)
     axes = _axes(axis, x.ndim)
     last = tuple(range(x.ndim - len(axes), x.ndim))
     moved = np.moveaxis(x, axes, last)
@@ -132,7 +158,7 @@ def prod(a: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 
 
 def _flat_scan(x: Array, axis: int | None) -> tuple[Array, int]:
-    return (np.reshape(x, -1), 0) if axis is None else (x, axis)
+    return (np.reshape(x, -1), 0) if axis is None or x.ndim == 0 else (x, axis)
 
 
 def _cumsum_vjp(g: Array, ans: Array, x: Array, axis: int | None) -> Array:
@@ -168,30 +194,42 @@ def cumprod(a: Any, axis: int | None = None) -> Any:
 
 @implements(np.diff)
 def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+    if n < 0:
+        raise ValueError(f"np.diff needs an order n >= 0, got {n}")
     for _ in range(n):
         moved = np.moveaxis(a, axis, -1)
         a = np.moveaxis(moved[..., 1:] - moved[..., :-1], -1, axis)
     return a
 
 
+@implements(np.trapezoid)
+def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
+    y = np.moveaxis(y, axis, -1)
+    if x is not None:
+        dx = np.diff(x if np.ndim(x) == 1 else np.moveaxis(x, axis, -1))
+    return np.sum(dx * (y[..., 1:] + y[..., :-1]) / 2.0, axis=-1)
+
+
 # -- sorting is a rearrangement that depends on the values -----------------------------------------------------
 @implements(np.sort)
-def sort(a: Any, axis: int | None = -1) -> Any:
+def sort(a: Any, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None) -> Any:
+    # equal elements are alike, so the kind changes nothing
     if axis is None:
         a, axis = np.reshape(a, -1), 0
     return rearrange(a, lambda places: np.take_along_axis(places, np.argsort(a.data, axis, kind="stable"), axis))
 
 
 @implements(np.median)
-def median(a: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
+def median(a: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
     if is_complex(a):
         raise NotImplementedError("np.median of complex values has no derivative rule here")
-    ordered = sort(a, axis)
-    along = 0 if axis is None else axis
-    n = ordered.shape[along]
-    middle = np.take(ordered, [(n - 1) // 2, n // 2], axis=along)
-    out = mean(middle, along, keepdims=keepdims)
-    return np.reshape(out, (1,) * a.ndim) if axis is None and keepdims else out
+    reduced = _axes(axis, a.ndim)
+    kept = [i for i in range(a.ndim) if i not in reduced]
+    flat = np.reshape(np.transpose(a, [*kept, *reduced]), [*(a.shape[i] for i in kept), _count(a.shape, axis)])
+    n = flat.shape[-1]
+    out = np.mean(np.sort(flat)[..., (n - 1) // 2 : n // 2 + 1], axis=-1)
+    out = np.where(np.any(np.isnan(flat), axis=-1), np.nan, out)  # a NaN is sorted to the end
+    return np.reshape(out, [1 if i in reduced else n for i, n in enumerate(a.shape)]) if keepdims else out
 
 
 constant(

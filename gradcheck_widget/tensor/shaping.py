@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,10 +14,13 @@ from .core import (
     Array,
     Tensor,
     _getitem,
+    _name,
+    _writes,
     apply,
     constant,
     defvjp,
     implements,
+    raw,
 )
 
 Indices = np.ndarray[Any, Any]
@@ -42,7 +46,7 @@ defvjp(getitem, lambda g, ans, x, index: apply(unget, g, index, x.shape))
 defvjp(unget, lambda g, ans, x, index, shape: g[index])
 
 
-# -- rearrangements: out.flat[k] = x.flat[source.flat[k]] ------------------------------------------------------
+# -- rearrangements and splits: out.flat[k] = x.flat[source.flat[k]] --------------------------------------------
 def gather(x: Array, source: Indices) -> Array:
     return x.reshape(-1)[source]
 
@@ -57,18 +61,41 @@ defvjp(gather, lambda g, ans, x, source: apply(ungather, g, source, x.shape))
 defvjp(ungather, lambda g, ans, x, source, shape: apply(gather, g, source))
 
 
-def rearrange(x: Any, move: Callable[[Indices], Indices]) -> Any:
+def rearrange(x: Any, move: Callable[[Indices], Any]) -> Any:
     """Apply a function that only moves, drops or repeats elements, learning what it does from element numbers."""
-    return apply(gather, x, move(np.arange(x.size).reshape(x.shape)))
+    places = move(np.arange(x.size).reshape(x.shape))
+    return [apply(gather, x, p) for p in places] if isinstance(places, list) else apply(gather, x, places)
 
 
-def _rearrangement(func: Callable[..., Any]) -> None:
-    HANDLERS[func] = lambda a, *args, **kwargs: rearrange(a, lambda places: func(places, *args, **kwargs))
+def _rearrangement(func: Callable[..., Any], name: str) -> None:
+    signature = inspect.signature(func)
+
+    def handler(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        if given.arguments.get("out") is not None:  # it would be filled with element numbers
+            raise _writes(_name(func))
+        x = given.arguments[name]
+
+        def move(places: Indices) -> Any:
+            given.arguments.update({**raw(given.arguments), name: places})
+            return func(*given.args, **given.kwargs)
+
+        return rearrange(x if isinstance(x, Tensor) else np.asarray(x), move)
+
+    HANDLERS[func] = handler
 
 
-for _func in (np.roll, np.flip, np.fliplr, np.flipud, np.rot90, np.repeat, np.tile, np.take, np.diagonal,
-              np.take_along_axis, np.compress, np.resize, np.delete):  # fmt: skip
-    _rearrangement(_func)
+_REARRANGEMENTS: dict[str, tuple[Callable[..., Any], ...]] = {  # by the name of the array's parameter
+    "a": (np.roll, np.repeat, np.take, np.diagonal, np.compress, np.resize),
+    "m": (np.flip, np.fliplr, np.flipud, np.rot90),
+    "arr": (np.take_along_axis, np.delete),
+    "A": (np.tile,),
+    "x": (np.lib.stride_tricks.sliding_window_view,),
+    "ary": (np.split, np.array_split, np.hsplit, np.vsplit, np.dsplit),
+}
+for _name_of_array, _funcs in _REARRANGEMENTS.items():
+    for _func in _funcs:
+        _rearrangement(_func, _name_of_array)
 
 
 # -- changes of shape that are views in NumPy -------------------------------------------------------------------
@@ -90,7 +117,7 @@ defvjp(np.reshape, _reshape_vjp)
 
 
 @implements(np.reshape)
-def reshape(a: Any, /, shape: Any = None, order: Any = "C", *, newshape: Any = None) -> Any:
+def reshape(a: Any, shape: Any = None, order: Any = "C", *, newshape: Any = None) -> Any:
     if order not in ("C", "F"):
         raise NotImplementedError(f"np.reshape with order={order!r} has no derivative rule here: use 'C' or 'F'")
     return apply(np.reshape, a, newshape if shape is None else shape, order=order)
@@ -102,7 +129,7 @@ def ravel(a: Any, order: Any = "C") -> Any:
 
 
 def _transpose_vjp(g: Array, ans: Array, x: Array, axes: Any) -> Array:
-    return np.transpose(g, None if axes is None else np.argsort([a % x.ndim for a in axes]))
+    return np.transpose(g, None if axes is None else np.argsort(np.mod(axes, x.ndim), axis=None))
 
 
 defvjp(np.transpose, _transpose_vjp)
@@ -168,7 +195,15 @@ def copy(a: Any, order: Any = "K") -> Any:
     return np.positive(a)
 
 
-# -- joining and splitting ----------------------------------------------------------------------------------
+@implements(np.full_like)
+def full_like(a: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None) -> Any:
+    template = np.empty_like(a, dtype, shape=shape)
+    if not isinstance(fill_value, Tensor):
+        return np.full_like(template, fill_value)
+    return np.broadcast_to(fill_value, template.shape).astype(template.dtype)
+
+
+# -- joining and padding ------------------------------------------------------------------------------------
 def join(*arrays: Array, axis: int) -> Array:
     return np.concatenate(arrays, axis=axis)
 
@@ -217,7 +252,7 @@ def dstack(tup: Sequence[Any]) -> Any:
 
 @implements(np.column_stack)
 def column_stack(tup: Sequence[Any]) -> Any:
-    return join_all([np.expand_dims(a, 1) if np.ndim(a) == 1 else a for a in tup], 1)
+    return join_all([np.reshape(a, (-1, 1)) if np.ndim(a) < 2 else a for a in tup], 1)
 
 
 @implements(np.append)
@@ -225,24 +260,8 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     return concatenate([arr, values], axis)
 
 
-def _split(func: Callable[..., Any]) -> None:
-    def handler(ary: Any, *args: Any, **kwargs: Any) -> Any:
-        pieces = func(np.arange(ary.size).reshape(ary.shape), *args, **kwargs)
-        return [apply(gather, ary, places) for places in pieces]
-
-    HANDLERS[func] = handler
-
-
-for _splitter in (np.split, np.array_split, np.hsplit, np.vsplit, np.dsplit):
-    _split(_splitter)
-
-
-def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
-    return [(int(a), int(b)) for a, b in np.broadcast_to(np.asarray(pad_width), (ndim, 2))]
-
-
 def _pad_vjp(g: Array, ans: Array, x: Array, pad_width: Any, **_: Any) -> Array:
-    return g[tuple(slice(a, a + n) for (a, _), n in zip(_widths(pad_width, x.ndim), x.shape, strict=True))]
+    return np.reshape(g[np.pad(np.ones(x.shape, bool), pad_width)], x.shape)
 
 
 defvjp(np.pad, _pad_vjp)
@@ -250,10 +269,14 @@ defvjp(np.pad, _pad_vjp)
 
 @implements(np.pad)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
-    if mode == "constant" and not any(isinstance(v, Tensor) for v in kwargs.values()):
+    if mode == "constant":
+        if isinstance(kwargs.get("constant_values"), Tensor):
+            raise NotImplementedError(
+                "np.pad with a Tensor as constant_values has no derivative rule here: use np.concatenate"
+            )
         return apply(np.pad, array, pad_width, mode="constant", **kwargs)
     if mode in ("edge", "wrap") or (mode in ("reflect", "symmetric") and kwargs.get("reflect_type", "even") == "even"):
-        return rearrange(array, lambda places: np.pad(places, pad_width, mode=mode))
+        return rearrange(array, lambda places: np.pad(places, pad_width, mode=mode, **kwargs))
     raise NotImplementedError(
         f"np.pad with mode={mode!r} has no derivative rule here: constant, edge, wrap, reflect and symmetric have"
     )
@@ -278,6 +301,8 @@ def triu(m: Any, k: int = 0) -> Any:
 def diag(v: Any, k: int = 0) -> Any:
     if v.ndim == 2:
         return np.diagonal(v, k)
+    if v.ndim != 1:
+        raise ValueError(f"np.diag needs a vector or a matrix, got shape {v.shape}")
     n = v.size + abs(k)
     rows = np.arange(v.size) + (-k if k < 0 else 0)
     return apply(unget, v, (rows, rows + k), (n, n))
@@ -289,7 +314,7 @@ def diagflat(v: Any, k: int = 0) -> Any:
 
 
 constant(
-    np.shape, np.ndim, np.size, np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.result_type,
+    np.shape, np.ndim, np.size, np.zeros_like, np.ones_like, np.empty_like, np.result_type,
     np.can_cast, np.may_share_memory, np.shares_memory, np.array2string, np.array_repr, np.array_str,
     np.tril_indices_from, np.triu_indices_from, np.diag_indices_from, np.ix_, np.min_scalar_type, np.common_type,
 )  # fmt: skip
