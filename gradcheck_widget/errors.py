@@ -8,7 +8,7 @@ __all__ = ["GradcheckError", "OutputChanged", "UsageError"]
 
 
 class _Failure(RuntimeError):
-    """Stands where the torch engine puts PyTorch's own exception class, so that code which catches that catches ours."""
+    """The torch engine puts PyTorch's own exception class here, so that code which catches that catches ours."""
 
 
 class GradcheckError(_Failure):

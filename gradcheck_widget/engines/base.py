@@ -75,7 +75,7 @@ class Evaluator:
         True: exactly what the user would do, with the caller's own tensors. False: a shortcut, whose failures are
         decided again the plain way.
     positions : tuple of (ndarray or None)
-        For a sparse input, the flat positions of the buffer's elements in the dense tensor; None: all of them, in order.
+        For a sparse input, the flat positions of the buffer's elements in the dense tensor; None: all, in order.
     """
 
     buffers: tuple[Array, ...]
@@ -142,7 +142,7 @@ class Engine(ABC):
         return flatten(tree, self.is_tensor)
 
     def snapshot(self, x: Any) -> Snapshot:
-        """Remember the bits of the tensor `x`. Here: of one whose `array` is its memory; read-only ones cannot change."""
+        """Remember the bits of the tensor `x`. Here: of one whose `array` is its memory."""
         values = self.array(x)
         kept = values.copy()
 
