@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -11,10 +12,12 @@ import numpy as np
 
 from . import probes
 from .comparison import Comparison
+from .engines import Engine
 from .errors import GradcheckError, OutputChanged, UsageError
 from .jacobians import Key, Template
 from .measurement import Measurement, as_tuple
 from .probes import Check
+from .projections import Projected, random_rows
 from .report import GradcheckReport, PairReport, tolerance_value
 
 __all__ = ["Settings", "build_report", "gradcheck", "gradcheck_report", "gradgradcheck", "run_checks"]
@@ -42,6 +45,7 @@ class Settings:
     check_backward_ad: bool = True
     fast_mode: bool = False
     masked: bool | None = None
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("eps", "atol", "rtol", "nondet_tol"):
@@ -60,35 +64,75 @@ class Settings:
             if getattr(self, flag) and flag not in engine.supports:
                 raise NotImplementedError(
                     f"{names.get(flag, flag)}=True is not supported by the {engine.name} engine, which has reverse "
-                    "mode only, one row at a time. torch.autograd offers it for torch tensors"
+                    "mode only, one row at a time. The torch and jax engines support it, for their own tensors"
                 )
+        for flag, needed in (("check_batched_grad", backward), ("check_batched_forward_grad", forward)):
+            if getattr(self, flag) and not getattr(
+                self, "check_backward_ad" if needed == backward else "check_forward_ad"
+            ):
+                raise UsageError(f"Setting {flag}=True requires {needed} to be True")
 
 
 def run_checks(measurement: Measurement, settings: Settings) -> tuple[Check, ...]:
-    """The side checks; they depend on neither atol nor rtol. The analytical Jacobian is measured on the way.
+    """The side checks; they depend on neither atol nor rtol. The analytical Jacobians are measured on the way.
 
     A `GradcheckError` of the engine (a gradient of the wrong shape) becomes a failed check.
     """
-    linearization = measurement.linearization
-    inputs, outputs = measurement.templates, measurement.outputs
-    checks: list[Check] = []
     try:
-        analytical = measurement.analytical
-        checks.append(Check("gradient shapes", True, "each gradient has the shape of its input"))
+        checks = _reverse_checks(measurement, settings) if settings.check_backward_ad else []
+        if settings.check_forward_ad:
+            checks += _forward_checks(measurement, settings)
     except GradcheckError as error:
         return (Check("gradient shapes", False, str(error)),)
-    checks.append(probes.reentrant(analytical, measurement.second_analytical(), settings.nondet_tol))
+    return tuple(checks)
+
+
+def _reverse_checks(measurement: Measurement, settings: Settings) -> list[Check]:
+    linearization = measurement.linearization
+    inputs, outputs = measurement.templates, measurement.outputs
+    if settings.fast_mode:
+        first, second = measurement.guarded(lambda: [random_rows(linearization, inputs, outputs) for _ in "12"])
+    else:
+        first, second = measurement.analytical, measurement.second_analytical()
+    checks = [
+        Check("gradient shapes", True, "each gradient has the shape of its input"),
+        probes.reentrant(first, second, settings.nondet_tol),
+    ]
     more = [probes.scaled_by_grad_output]
     if settings.check_undefined_grad:
         more.append(probes.undefined_grads)
     if settings.check_grad_dtypes:
         more.append(probes.gradient_dtypes)
-    checks += measurement.guarded(lambda: [probe(linearization, inputs, outputs) for probe in more])
-    return tuple(checks)
+    if settings.check_batched_grad:
+        more.append(probes.batched_grad)
+    return checks + measurement.guarded(lambda: [probe(linearization, inputs, outputs) for probe in more])
+
+
+def _forward_checks(measurement: Measurement, settings: Settings) -> list[Check]:
+    if not settings.fast_mode:
+        measurement.forward  # noqa: B018  (measured here, with its errors)
+    more = []
+    if settings.check_undefined_grad:
+        more.append(probes.undefined_tangents)
+    if settings.check_grad_dtypes:
+        more.append(probes.forward_dtypes)
+    if settings.check_batched_forward_grad:
+        more.append(probes.batched_forward_grad)
+    push = measurement.pushforward
+    return measurement.guarded(lambda: [probe(push, measurement.templates, measurement.outputs) for probe in more])
 
 
 def build_report(measurement: Measurement, settings: Settings, checks: Sequence[Check]) -> GradcheckReport:
-    """Judge what `measurement` holds at ``settings.eps``. A failure seen on a shortcut is decided the plain way."""
+    """Judge what `measurement` holds at ``settings.eps``. A failure seen on a shortcut is decided the plain way: one of
+    the fast mode by the slow mode, one of a quick evaluator by the plain one."""
+    if settings.fast_mode:
+        if settings.seed is None:  # another one each time, so that a wrong column is not missed each time
+            settings = replace(settings, seed=secrets.randbits(32))
+        report = _fast(measurement, settings, checks)
+        if report.passed:
+            return report
+        settings = replace(settings, fast_mode=False)
+        checks = run_checks(measurement, settings)
     report = _judge(measurement, settings, checks)
     if any(not p.passed for p in report.pairs) and measurement.confirm(settings.eps):
         report = _judge(measurement, settings, checks)
@@ -104,37 +148,78 @@ def _judge(measurement: Measurement, settings: Settings, checks: Sequence[Check]
         except OutputChanged as error:
             checks = (*checks, Check("output stays", False, str(error)))
         else:
+            sides = {"reverse": measurement.analytical} if settings.check_backward_ad else {}
+            if settings.check_forward_ad:
+                sides["forward"] = measurement.forward
             pairs = tuple(
-                _pair(measurement, key, J, numerical.jacobians[key], numerical.unmoved[key[1]], settings)
-                for key, J in measurement.analytical.items()
-            )
+                _pair(measurement, key, Comparison(J, numerical.jacobians[key], 0.0, 0.0), settings,
+                      mode=mode, unmoved=numerical.unmoved[key[1]])
+                for mode, jacobians in sides.items()
+                for key, J in jacobians.items()
+            )  # fmt: skip
+    return _assembled(measurement, settings, pairs, checks)
+
+
+def _fast(measurement: Measurement, settings: Settings, checks: Sequence[Check]) -> GradcheckReport:
+    """A report on random projections of the Jacobians."""
+    sides: dict[str, Projected] = {}
+    rng = np.random.default_rng(settings.seed)
+    if settings.check_backward_ad:
+        sides["reverse"] = measurement.projected(settings.eps, rng, forward=False)
+    if settings.check_forward_ad:
+        sides["forward"] = measurement.projected(settings.eps, rng, forward=True)
+    pairs = tuple(
+        _pair(measurement, key, Comparison(side.analytical[key], side.numerical[key], 0.0, 0.0), settings,
+              mode=mode, shares=side.shares[key])
+        for mode, side in sides.items()
+        for key in side.analytical
+    )  # fmt: skip
+    return _assembled(measurement, settings, pairs, tuple(checks))
+
+
+def _assembled(
+    measurement: Measurement, settings: Settings, pairs: tuple[PairReport, ...], checks: tuple[Check, ...]
+) -> GradcheckReport:
     checks = (*checks, probes.input_untouched(measurement.modified))
     return GradcheckReport(
-        pairs, checks, settings.eps, settings.atol, settings.rtol, settings.nondet_tol, measurement.engine.name
-    )
+        pairs, checks, settings.eps, settings.atol, settings.rtol, settings.nondet_tol, measurement.engine.name,
+        settings.seed if settings.fast_mode else None,
+    )  # fmt: skip
 
 
 def _pair(
-    measurement: Measurement, key: Key, analytical: Any, numerical: Any, unmoved: Any, settings: Settings
+    measurement: Measurement,
+    key: Key,
+    comparison: Comparison,
+    settings: Settings,
+    *,
+    mode: str,
+    unmoved: Any = None,
+    shares: Any = None,
 ) -> PairReport:
     k, i, part = key
     output, x = measurement.outputs[k], measurement.templates[i]
+    projected = shares is not None
     return PairReport(
         output=output.name,
         input=x.name,
         output_index=k,
-        input_index=measurement.checked[i],
+        input_index=measurement.owners[measurement.checked[i]],
         part=part,
-        output_shape=output.shape,
-        input_shape=x.shape,
-        differentiable=measurement.linearization.differentiable[k],
-        unmoved=unmoved,
-        comparison=Comparison(analytical, numerical, settings.atol, settings.rtol),
+        output_shape=comparison.analytical.shape[:1] if projected else output.shape,
+        input_shape=() if projected else x.shape,
+        differentiable=mode == "forward" or measurement.differentiable[k],
+        unmoved=np.zeros((), bool) if projected else unmoved,
+        comparison=comparison,
+        mode=mode,
+        shares=shares,
     ).judge(settings.atol, settings.rtol)
 
 
-def _report(func: Callable[..., Any], inputs: Any, settings: Settings) -> GradcheckReport:
-    measurement = Measurement(func, inputs, stacklevel=3)
+def _report(func: Callable[..., Any], inputs: Any, settings: Settings, engine: str | Engine | None) -> GradcheckReport:
+    measurement = Measurement(
+        func, inputs, engine=engine, masked=bool(settings.masked), backward=settings.check_backward_ad, stacklevel=3
+    )
     settings.refuse_unsupported(measurement.engine)
     return build_report(measurement, settings, run_checks(measurement, settings))
 
@@ -164,6 +249,8 @@ def gradcheck(
     check_backward_ad: bool = True,
     fast_mode: bool = False,
     masked: bool | None = None,
+    seed: int | None = None,
+    engine: str | Engine | None = None,
 ) -> bool:
     """Check gradients from small central differences against analytical gradients.
 
@@ -190,12 +277,23 @@ def gradcheck(
         Undefined (None) output gradients must be accepted and count as zeros: all at once, then each in turn.
     check_grad_dtypes : bool
         Gradients must have the dtype of their input.
-    check_batched_grad, check_batched_forward_grad, check_forward_ad, fast_mode : bool
-        Not supported on NumPy: True raises.
+    check_batched_grad, check_batched_forward_grad : bool
+        The batched (vmapped) gradient must be that of one cotangent (tangent) at a time.
+    check_forward_ad : bool
+        The Jacobian of forward mode must agree with the numerical one too.
     check_backward_ad : bool
         False: no reverse-mode check; needs `check_forward_ad`.
+    fast_mode : bool
+        Compare random projections of the Jacobian instead of the Jacobian: a few runs of `func`, whatever the sizes.
+        The report says for which share of the columns an error of 10 % would have been seen. A failure is decided
+        again by the slow mode, whose report it gives.
     masked : bool, optional
-        For signature parity; dense tensors have no mask.
+        True: move only the specified elements of sparse inputs. No effect on dense tensors.
+    seed : int, optional
+        Of the random projections of the fast mode; by default another one each time, which the report names.
+    engine : str or Engine, optional
+        ``'numpy'``, ``'torch'``, ``'jax'``, ``'tensorplay'`` or ``'autograd'``; by default the one whose tensors the
+        inputs are. Functions written with ``autograd.numpy`` take plain arrays: name the engine.
 
     Returns
     -------
@@ -229,9 +327,9 @@ def gradcheck(
     """
     settings = Settings(
         eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad,
-        check_batched_forward_grad, check_forward_ad, check_backward_ad, fast_mode, masked,
+        check_batched_forward_grad, check_forward_ad, check_backward_ad, fast_mode, masked, seed,
     )  # fmt: skip
-    return _verdict(_report(func, inputs, settings), raise_exception)
+    return _verdict(_report(func, inputs, settings, engine), raise_exception)
 
 
 def gradcheck_report(
@@ -250,6 +348,8 @@ def gradcheck_report(
     check_backward_ad: bool = True,
     fast_mode: bool = False,
     masked: bool | None = None,
+    seed: int | None = None,
+    engine: str | Engine | None = None,
 ) -> GradcheckReport:
     """Everything that `gradcheck` finds, as a `GradcheckReport`; a failed check is not raised.
 
@@ -262,9 +362,9 @@ def gradcheck_report(
     """
     settings = Settings(
         eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad,
-        check_batched_forward_grad, check_forward_ad, check_backward_ad, fast_mode, masked,
+        check_batched_forward_grad, check_forward_ad, check_backward_ad, fast_mode, masked, seed,
     )  # fmt: skip
-    return _report(func, inputs, settings)
+    return _report(func, inputs, settings, engine)
 
 
 def gradgradcheck(
@@ -285,6 +385,8 @@ def gradgradcheck(
     check_rev_over_rev: bool = True,
     fast_mode: bool = False,
     masked: bool = False,
+    seed: int | None = None,
+    engine: str | Engine | None = None,
 ) -> bool:
     """Check second derivatives: `gradcheck` of the function that maps inputs and output gradients to input gradients.
 
@@ -315,12 +417,12 @@ def gradgradcheck(
     """
     settings = Settings(
         eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad, False,
-        check_fwd_over_rev, check_rev_over_rev, fast_mode, masked,
+        check_fwd_over_rev, check_rev_over_rev, fast_mode, masked, seed,
     )  # fmt: skip
-    first = Measurement(func, inputs, stacklevel=2)
-    engine = first.engine
+    first = Measurement(func, inputs, engine=engine, masked=masked, stacklevel=2)
+    used = first.engine
     settings.refuse_unsupported(
-        engine, {"check_forward_ad": "check_fwd_over_rev", "check_backward_ad": "check_rev_over_rev"}
+        used, {"check_forward_ad": "check_fwd_over_rev", "check_backward_ad": "check_rev_over_rev"}
     )
     carried = [o for o, d in zip(first.outputs, first.linearization.differentiable, strict=True) if d]
     if not carried:
@@ -330,13 +432,16 @@ def gradgradcheck(
             "detached, or computed on bare arrays?)"
         )
     if grad_outputs is None:
-        given = _random_grad_outputs(carried, engine, gen_non_contig_grad_outputs)
+        given = _random_grad_outputs(carried, first, gen_non_contig_grad_outputs)
     else:
         given = as_tuple(grad_outputs)
-        _check_grad_outputs(given, carried, engine)
-    vjp = engine.gradient(func, first.checked, len(first.inputs))
-    names = (*first.names, *(f"grad_output {k}" for k in range(len(given))))
-    second = Measurement(vjp, (*first.inputs, *given), names=names, stacklevel=None)
+        _check_grad_outputs(given, carried, used)
+    vjp = used.gradient(first.func, first.checked, len(first.inputs))
+    labels = (*first.labels, *(f"grad_output {k}" for k in range(len(given))))
+    second = Measurement(
+        vjp, (*first.inputs, *given), engine=used, masked=masked, backward=check_rev_over_rev, labels=labels,
+        stacklevel=None,
+    )  # fmt: skip
     try:
         report = build_report(second, settings, run_checks(second, settings))
     except GradcheckError:  # a first derivative of the wrong shape
@@ -364,7 +469,7 @@ def _check_grad_outputs(given: Sequence[Any], outputs: Sequence[Template], engin
         )
 
 
-def _random_grad_outputs(outputs: Sequence[Template], engine: Any, non_contiguous: bool) -> tuple[Any, ...]:
+def _random_grad_outputs(outputs: Sequence[Template], first: Measurement, non_contiguous: bool) -> tuple[Any, ...]:
     rng = np.random.default_rng(0)
     made = []
     for o in outputs:
@@ -374,5 +479,5 @@ def _random_grad_outputs(outputs: Sequence[Template], engine: Any, non_contiguou
         values = np.asarray(values, o.dtype)
         if non_contiguous and values.ndim:
             values = np.repeat(values, 2, axis=-1)[..., ::2]
-        made.append(engine.tensor(values))
+        made.append(first.engine.tensor(values, like=first.inputs[first.checked[0]]))
     return tuple(made)

@@ -13,10 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from .engines.base import Array, Evaluator, Linearization
+from .engines.base import Array, Evaluator, Linearization, Pushforward
 from .errors import GradcheckError, OutputChanged
 
-__all__ = ["Key", "Numerical", "Progress", "Template", "analytical_rows", "drain", "numerical_columns", "parts_of"]
+__all__ = [
+    "Key",
+    "Numerical",
+    "Progress",
+    "Template",
+    "analytical_rows",
+    "drain",
+    "forward_columns",
+    "numerical_columns",
+    "parts_of",
+]
 
 Key = tuple[int, int, str]  # output, input (both as positions among outputs and checked inputs), part
 
@@ -91,12 +101,13 @@ def numerical_columns(
         If the number of outputs, a shape or a dtype differs from `outputs`.
     """
     kept = [k for k, o in enumerate(outputs) if o.is_inexact]
-    total = 2 * sum(x.size * (2 if x.is_complex else 1) for x in inputs)
+    total = 2 * sum(b.size * (2 if x.is_complex else 1) for b, x in zip(evaluator.buffers, inputs, strict=True))
     done = 0
     jacobians: dict[Key, Array] = {}
     unmoved = []
     for i, (buffer, template) in enumerate(zip(evaluator.buffers, inputs, strict=True)):
-        n = template.size
+        n = buffer.size
+        places = evaluator.positions[i] if evaluator.positions else None
         stuck = np.zeros(n, bool)
         slopes: dict[tuple[int, str], Array] = {}
         for direction in ("real", "imag") if template.is_complex else ("",):
@@ -123,9 +134,18 @@ def numerical_columns(
                 else:
                     J = _part(slopes[k, ""], part)
                 J[stuck] = np.nan
-                jacobians[k, i, part] = J.T
-        unmoved.append(stuck.reshape(template.shape))
+                jacobians[k, i, part] = _placed(J, places, template.size).T
+        unmoved.append(_placed(stuck, places, template.size).reshape(template.shape))
     return Numerical(jacobians, tuple(unmoved))
+
+
+def _placed(rows: Array, places: Array | None, size: int) -> Array:
+    """Rows of the elements of a sparse input at their places among those of the dense one, zeros elsewhere."""
+    if places is None:
+        return rows
+    out = np.zeros((size, *rows.shape[1:]), rows.dtype)
+    out[places] = rows
+    return out
 
 
 def _part(values: Array, part: str) -> Array:
@@ -174,12 +194,17 @@ def _stencil_values(
     def keep(slots: Sequence[tuple[tuple[int, ...], np.dtype[Any], Array | None]], row: int) -> None:
         values = run()
         if len(values) != count:
-            raise _changed_output(values, outputs, inputs[i], j, step)
+            raise _changed_output(values, outputs, inputs[i], where(j), step)
         for value, (shape, dtype, rows) in zip(values, slots):  # noqa: B905
             if value.shape != shape or value.dtype != dtype:
-                raise _changed_output(values, outputs, inputs[i], j, step)
+                raise _changed_output(values, outputs, inputs[i], where(j), step)
             if rows is not None:
                 rows[row] = value
+
+    places = evaluator.positions[i] if evaluator.positions else None
+
+    def where(j: int) -> int:
+        return j if places is None else int(places[j])
 
     start, step = 0, -eps
     for j in range(n):
@@ -198,7 +223,7 @@ def _stencil_values(
         except BaseException as error:
             buffer[...] = original  # before any call, so that a second Ctrl-C cannot come between
             if isinstance(error, Exception) and not isinstance(error, OutputChanged):
-                place = element_name(inputs[i].name, inputs[i].shape, j)
+                place = element_name(inputs[i].name, inputs[i].shape, where(j))
                 sign = "-" if step < 0 else "+"
                 error.add_note(f"gradcheck was evaluating func at x {sign} eps of {place}, eps={eps:g}")
             raise
@@ -285,3 +310,52 @@ def analytical_rows(
                 done += 1
                 yield Progress(done, total)
     return jacobians
+
+
+def forward_columns(
+    pushforward: Pushforward, inputs: Sequence[Template], outputs: Sequence[Template]
+) -> Generator[Progress, None, dict[Key, Array]]:
+    """Columns of Jacobian-vector products: unit tangents, and 1j times them for a complex input."""
+    total = sum(x.size * (2 if x.is_complex else 1) for x in inputs)
+    done = 0
+    jacobians: dict[Key, Array] = {}
+    kept = [k for k, o in enumerate(outputs) if o.is_inexact]
+    for i, x in enumerate(inputs):
+        for k in kept:
+            for part in parts_of(outputs[k]):
+                dtype = np.complex128 if x.is_complex else np.float64
+                jacobians[k, i, part] = np.zeros((x.size, outputs[k].size), dtype)  # a column is a contiguous row
+        tangent = np.zeros(x.shape, x.dtype)
+        for direction in ("real", "imag") if x.is_complex else ("",):
+            for j in range(x.size):
+                tangent.fill(0)
+                tangent.reshape(-1)[j] = 1j if direction == "imag" else 1
+                try:
+                    found = pushforward.push({i: tangent})
+                except Exception as error:
+                    error.add_note(
+                        f"gradcheck was pushing forward a unit tangent at {element_name(x.name, x.shape, j)}"
+                    )
+                    raise
+                for k in kept:
+                    t = found[k]
+                    if t is None:
+                        continue
+                    if t.shape != outputs[k].shape:
+                        raise GradcheckError(
+                            f"Forward AD gradient has incorrect size: {t.shape} for {outputs[k].name}, whose shape is "
+                            f"{outputs[k].shape}"
+                        )
+                    for part in parts_of(outputs[k]):
+                        column = jacobians[k, i, part][j]
+                        values = (t.imag if part == "imag" else t.real).reshape(-1)
+                        if direction == "imag":
+                            column.imag = values
+                        elif direction == "real":
+                            column.real = values
+                        else:
+                            column[...] = values
+                done += 1
+                yield Progress(done, total)
+    order = sorted(jacobians, key=lambda key: (key[0], key[1]))
+    return {key: jacobians[key].T for key in order}

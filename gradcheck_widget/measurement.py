@@ -9,14 +9,16 @@ import inspect
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
 from .engines import Engine, Evaluator, Linearization, find_engine
-from .engines.base import Array, overlapping
-from .jacobians import Key, Numerical, Progress, Template, analytical_rows, drain, numerical_columns
+from .engines.base import Array, Pushforward, Snapshot, overlapping
+from .jacobians import Key, Numerical, Progress, Template, analytical_rows, drain, forward_columns, numerical_columns
+from .projections import Projected, project
 
 __all__ = ["Measurement", "as_tuple"]
 
@@ -38,16 +40,28 @@ class Measurement:
     func : callable
         Takes tensors, returns a tensor or a tuple of tensors.
     inputs : tensor or tuple (list) of them
-        Others than tensors are passed through untouched.
-    names : sequence of str, optional
+        Each may be a nested tuple, list or dict of tensors. Others than tensors are passed through untouched.
+    engine : str or Engine, optional
+        By default the one whose tensors the inputs are.
+    masked : bool
+        Move only the specified elements of sparse inputs.
+    backward : bool
+        Whether `func` may be recorded for reverse mode; False: forward mode alone is going to be checked.
+    labels : sequence of str, optional
         What to call the inputs; by default the names of func's parameters.
     stacklevel : int, optional
         Of the warning, counted from the caller of the constructor as in `warnings.warn`; None: no warning.
 
+    Attributes
+    ----------
+    inputs : tuple
+        The leaves of the nested inputs; `checked` are the positions of those whose derivatives are checked, and
+        `owners` tells of each leaf in which input it is.
+
     Raises
     ------
     TypeError
-        If `func` is not callable.
+        If `func` is not callable, or the inputs are tensors of several frameworks.
     ValueError
         If no input requires grad.
     RuntimeError
@@ -60,72 +74,119 @@ class Measurement:
     """
 
     def __init__(
-        self, func: Callable[..., Any], inputs: Any, *, names: Sequence[str] = (), stacklevel: int | None = 2
+        self,
+        func: Callable[..., Any],
+        inputs: Any,
+        *,
+        engine: str | Engine | None = None,
+        masked: bool = False,
+        backward: bool = True,
+        labels: Sequence[str] = (),
+        stacklevel: int | None = 2,
     ) -> None:
         if not callable(func):
             raise TypeError(f"func must be callable, got {func!r}")
-        self.func = func
-        self.inputs = as_tuple(inputs)
-        self.engine: Engine = find_engine(self.inputs)
-        engine = self.engine
-        self.checked = tuple(i for i, x in enumerate(self.inputs) if engine.is_tensor(x) and engine.requires_grad(x))
+        tree = as_tuple(inputs)
+        self.engine: Engine = find_engine(tree, engine)
+        self.masked, self.backward = masked, backward
+        parts = [self.engine.flatten(x) for x in tree]
+        self.inputs = tuple(x for leaves, _, _ in parts for x in leaves)
+        self.owners = tuple(i for i, (leaves, _, _) in enumerate(parts) for _ in leaves)
+        names = tuple(labels) or _parameter_names(func, len(tree)) or ("",) * len(tree)
+        self.labels = tuple(
+            (f"{names[i]}{path}" if path else f"{names[i]}") for i, (_, paths, _) in enumerate(parts) for path in paths
+        )
+        nested = any(paths != [""] for _, paths, _ in parts)
+        self.func = _on_leaves(func, [(len(leaves), rebuild) for leaves, _, rebuild in parts]) if nested else func
+        is_tensor, requires_grad = self.engine.is_tensor, self.engine.requires_grad
+        self.checked = tuple(i for i, x in enumerate(self.inputs) if is_tensor(x) and requires_grad(x))
         if not self.checked:
             raise ValueError(_nothing_to_check(self.inputs))
-        self.names = tuple(names) or _parameter_names(func, len(self.inputs)) or ("",) * len(self.inputs)
         self.templates = tuple(
-            Template(a.shape, a.dtype, f"input {i}" + (f" {self.names[i]!r}" if self.names[i] else ""))
-            for i, a in ((i, engine.array(self.inputs[i])) for i in self.checked)
+            Template(a.shape, a.dtype, _input_name(self.owners[i], self.labels[i]))
+            for i, a in ((i, self.engine.array(self.inputs[i])) for i in self.checked)
         )
         self._refuse_shared_memory()
-        for t in self.templates if stacklevel is not None else ():
-            if t.dtype.itemsize < np.dtype(np.complex128 if t.is_complex else np.float64).itemsize:
-                step = float(np.finfo(t.dtype).eps) ** (1 / 3)
-                warnings.warn(
-                    f"{t.name} requires grad and is {t.dtype}, not double precision (float64, complex128): rounding "
-                    f"alone may exceed the tolerances. Convert the inputs to double precision, or use eps={step:.1g} "
-                    f"with atol and rtol near {2 * step:.1g}",
-                    UserWarning,
-                    stacklevel=(stacklevel or 0) + 1,
-                )
+        if stacklevel is not None:
+            self._warn_of_low_precision(stacklevel + 1)
         self.modified: str | None = None  # the input that func writes into, if it does
         self._evaluators: tuple[Evaluator, Evaluator] | None = None  # see `_chosen`
         self._numerical: OrderedDict[float, Numerical] = OrderedDict()
         self._confirmed = False
 
-    def _refuse_shared_memory(self) -> None:
-        arrays = [self.engine.array(self.inputs[i]) for i in self.checked]
-        for t, a in zip(self.templates, arrays, strict=True):
-            if overlapping(a):
-                raise RuntimeError(
-                    f"{t.name} has elements that share memory (shape {a.shape}, strides {a.strides} bytes): moving one "
-                    "moves the others, so no difference quotient belongs to one element. Pass a copy (x.copy())"
+    def _warn_of_low_precision(self, stacklevel: int) -> None:
+        for i, t in zip(self.checked, self.templates, strict=True):
+            if t.dtype.itemsize < np.dtype(np.complex128 if t.is_complex else np.float64).itemsize:
+                step = float(np.finfo(t.dtype).eps) ** (1 / 3)
+                remedy = self.engine.precision_hint(self.inputs[i]) or (
+                    "Convert the inputs to double precision (float64, complex128)"
                 )
-        for j, b in enumerate(arrays):
-            for i, a in enumerate(arrays[:j]):
+                warnings.warn(
+                    f"Input #{self.owners[i]} requires gradient and is not a double precision floating point or "
+                    f"complex: {t.name} is {t.dtype}, where rounding alone may exceed the tolerances. "
+                    f"{remedy}, or use eps={step:.1g} with atol and rtol near {2 * step:.1g}",
+                    UserWarning,
+                    stacklevel=stacklevel + 1,
+                )
+
+    def _refuse_shared_memory(self) -> None:
+        memories = [self.engine.memory(self.inputs[i]) for i in self.checked]
+        for i, t, a in zip(self.checked, self.templates, memories, strict=True):
+            if overlapping(a):
+                what = "a dimension with stride 0" if 0 in a.strides else "elements that share memory"
+                raise RuntimeError(
+                    f"The {self.owners[i]}th input has {what} ({t.name}, shape {a.shape}, strides {a.strides} bytes): "
+                    "moving one element moves others, so no difference quotient belongs to one element. gradcheck only "
+                    "supports inputs that are non-overlapping. Pass a copy (x.copy(), x.clone())"
+                )
+        for j, b in enumerate(memories):
+            for i, a in enumerate(memories[:j]):
                 if self.inputs[self.checked[i]] is not self.inputs[self.checked[j]] and np.shares_memory(a, b):
                     raise RuntimeError(
                         f"{self.templates[i].name} and {self.templates[j].name} share memory: moving an element of one "
-                        "moves the other. Pass a copy of one of them (x.copy())"
+                        "moves the other. Pass a copy of one of them (x.copy(), x.clone())"
                     )
 
     # -- running func -------------------------------------------------------------------------------------
     @cached_property
-    def _base(self) -> tuple[Linearization, tuple[Array, ...]]:
-        def run() -> tuple[Linearization, tuple[Array, ...]]:
-            linearization = self.engine.linearize(self.func, self.inputs, self.checked)
-            return linearization, tuple(o.copy() for o in linearization.outputs)
+    def _base(self) -> tuple[Linearization | None, tuple[Array, ...]]:
+        def run() -> tuple[Linearization | None, tuple[Array, ...]]:
+            if self.backward:
+                linearization = self.engine.linearize(self.func, self.inputs, self.checked)
+                return linearization, tuple(o.copy() for o in linearization.outputs)
+            *_, plain = self.engine.evaluators(self.func, self.inputs, self.checked, self.masked)
+            return None, tuple(o.copy() for o in plain.run())
 
         return self.guarded(run)
 
     @property
     def linearization(self) -> Linearization:
         """func at its inputs and its reverse-mode derivative, recorded once."""
-        return self._base[0]
+        linearization = self._base[0]
+        if linearization is None:
+            raise RuntimeError("this measurement was made with backward=False: it has no reverse mode")
+        return linearization
+
+    @cached_property
+    def pushforward(self) -> Pushforward:
+        """The forward-mode derivative of func at its inputs."""
+        return self.engine.pushforward(self.func, self.inputs, self.checked)
+
+    @property
+    def differentiable(self) -> tuple[bool, ...]:
+        """Whether output k carries a gradient, as far as reverse mode was asked."""
+        linearization, outputs = self._base
+        return (True,) * len(outputs) if linearization is None else linearization.differentiable
 
     @cached_property
     def outputs(self) -> tuple[Template, ...]:
         """Shapes, dtypes and names of what func returns."""
-        return tuple(Template(o.shape, o.dtype, f"output {k}") for k, o in enumerate(self._base[1]))
+        linearization, outputs = self._base
+        paths = (linearization.paths if linearization is not None else ()) or ("",) * len(outputs)
+        return tuple(
+            Template(o.shape, o.dtype, f"output {k}" + (f" {path}" if path else ""))
+            for k, (o, path) in enumerate(zip(outputs, paths, strict=True))
+        )
 
     def guarded(self, run: Callable[[], T]) -> T:
         """What ``run()`` gives. Whatever happens, the caller's tensors have their bits again; `modified` names one that
@@ -136,7 +197,7 @@ class Measurement:
 
     def _watched(self, run: Callable[[], T], buffers: Iterable[Array] = ()) -> tuple[T, str | None]:
         """``run()``, and which checked input it changed; all tensors and `buffers` are restored in any case."""
-        snapshot = _Snapshot([*self._arrays(), *buffers])
+        snapshot = _Snapshot(self._snapshots(), buffers)
         try:
             result = run()
             return result, snapshot.changed(self.templates)
@@ -147,22 +208,24 @@ class Measurement:
                 snapshot.restore()
                 raise
 
-    def _arrays(self) -> list[Array]:
-        """The caller's tensors, the checked ones first."""
+    def _snapshots(self) -> list[Snapshot]:
+        """Of the caller's tensors, the checked ones first."""
         checked = [self.inputs[i] for i in self.checked]
         others = [x for i, x in enumerate(self.inputs) if i not in self.checked and self.engine.is_tensor(x)]
-        return [self.engine.array(x) for x in (*checked, *others)]
+        return [self.engine.snapshot(x) for x in (*checked, *others)]
 
     def _chosen(self, eps: float) -> tuple[Evaluator, Evaluator]:
         """The quickest way of running func that agrees with the plain one to the bit, and the plain one."""
         if self._evaluators is None:
-            *shortcuts, plain = self.engine.evaluators(self.func, self.inputs, self.checked)
+            *shortcuts, plain = self.engine.evaluators(self.func, self.inputs, self.checked, self.masked)
             self._evaluators = next((e for e in shortcuts if self._agrees(e, plain, eps)), plain), plain
         return self._evaluators
 
     def _agrees(self, shortcut: Evaluator, plain: Evaluator, eps: float) -> bool:
-        """Whether `shortcut` gives the plain outputs at the inputs, and where all elements moved by up to eps at once:
-        a function that is another one on a shortcut differs there, even if it has the same value at the inputs."""
+        """Whether `shortcut` leaves the inputs alone and gives the plain outputs where all elements moved by up to eps.
+
+        A function that is another one on a shortcut differs there, even if it has the same value at the inputs.
+        """
         rng = np.random.default_rng(0)
         moves = {id(b): b + _random_step(rng, b, eps) for b in shortcut.buffers}
 
@@ -175,12 +238,10 @@ class Measurement:
             return self._watched(run, evaluator.buffers)[0]
 
         try:
-            here, changed = self._watched(lambda: tuple(o.copy() for o in shortcut.run()))
+            _, changed = self._watched(shortcut.run)
             if changed:
                 if not any(hasattr(self.inputs[i], "requires_grad") for i in self.checked):
                     self.modified = self.modified or changed  # what it writes into are arrays that the caller passed
-                return False
-            if not _same_bits(here, self._base[1]):
                 return False
             with np.errstate(all="ignore"):
                 return _same_bits(moved(shortcut), moved(plain))
@@ -202,6 +263,13 @@ class Measurement:
         result: dict[Key, Array] = self.guarded(lambda: drain(self.analytical_steps()))
         return result
 
+    @cached_property
+    def forward(self) -> dict[Key, Array]:
+        """The analytical Jacobians in forward mode."""
+        steps = forward_columns(self.pushforward, self.templates, self.outputs)
+        result: dict[Key, Array] = self.guarded(lambda: drain(steps))
+        return result
+
     def numerical_steps(self, eps: float) -> Generator[Progress, None, Numerical]:
         """Measure at `eps`, or give what is cached."""
         if eps in self._numerical:
@@ -212,7 +280,7 @@ class Measurement:
         return found
 
     def _measured(self, evaluator: Evaluator, eps: float) -> Generator[Progress, None, Numerical]:
-        outputs, snapshot = self.outputs, _Snapshot(self._arrays())
+        outputs, snapshot = self.outputs, _Snapshot(self._snapshots())
         if self.modified:
             evaluator = _restoring(evaluator)
         try:
@@ -230,6 +298,13 @@ class Measurement:
         """The numerical Jacobians at `eps`."""
         result: Numerical = drain(self.numerical_steps(eps), progress)
         return result
+
+    def projected(self, eps: float, rng: np.random.Generator, *, forward: bool) -> Projected:
+        """Random projections of the Jacobians at `eps`, measured the plain way."""
+        plain = self._chosen(eps)[1]
+        evaluator = _restoring(plain) if self.modified else plain
+        reverse, push = (None, self.pushforward) if forward else (self.linearization, None)
+        return self.guarded(lambda: project(evaluator, reverse, push, self.templates, self.outputs, eps, rng))
 
     @property
     def settled(self) -> bool:
@@ -258,22 +333,22 @@ class Measurement:
 
 
 class _Snapshot:
-    """Copies of arrays, to put back. Read-only arrays are left out."""
+    """The bits of tensors, and of arrays that may stand in for them, to put back."""
 
-    def __init__(self, arrays: Iterable[Array]) -> None:
-        self._pairs = [(a, a.copy()) if a.flags.writeable else None for a in arrays]
+    def __init__(self, tensors: Sequence[Snapshot], arrays: Iterable[Array] = ()) -> None:
+        self._tensors = tensors
+        self._arrays = [(a, a.copy()) for a in arrays]
 
     def changed(self, templates: Sequence[Template]) -> str | None:
-        """The name of the first array of which a bit differs; `templates` name the first ones."""
-        for pair, template in zip(self._pairs, templates, strict=False):
-            if pair is not None and pair[0].tobytes() != pair[1].tobytes():
-                return template.name
-        return None
+        """Put the tensors back; the name of the first that had changed. `templates` name the first ones."""
+        moved = [tensor.restore() for tensor in self._tensors]
+        return next((t.name for m, t in zip(moved, templates, strict=False) if m), None)
 
     def restore(self) -> None:
-        for pair in self._pairs:
-            if pair is not None:
-                pair[0][...] = pair[1]
+        for tensor in self._tensors:
+            tensor.restore()
+        for array, kept in self._arrays:
+            array[...] = kept
 
 
 def _random_step(rng: np.random.Generator, x: Array, eps: float) -> Array:
@@ -297,7 +372,7 @@ def _restoring(evaluator: Evaluator) -> Evaluator:
             buffer[...] = values
         return outputs
 
-    return Evaluator(buffers, run, evaluator.plain)
+    return replace(evaluator, run=run)
 
 
 def _same_bits(a: Sequence[Array], b: Sequence[Array]) -> bool:
@@ -322,6 +397,26 @@ def _parameter_names(func: Callable[..., Any], count: int) -> tuple[str, ...]:
     if len(parameters) < count or any(p.kind not in positional for p in parameters):
         return ()
     return tuple(p.name for p in parameters)
+
+
+def _input_name(index: int, label: str) -> str:
+    """``input 1 'w'``, ``input 0 params['w']``, or ``input 0`` without a name."""
+    if not label:
+        return f"input {index}"
+    return f"input {index} {label}" if "[" in label or "." in label else f"input {index} {label!r}"
+
+
+def _on_leaves(func: Callable[..., Any], parts: Sequence[tuple[int, Callable[..., Any]]]) -> Callable[..., Any]:
+    """`func` as a function of the leaves of its nested arguments."""
+
+    def call(*leaves: Any) -> Any:
+        args, start = [], 0
+        for count, rebuild in parts:
+            args.append(rebuild(leaves[start : start + count]))
+            start += count
+        return func(*args)
+
+    return call
 
 
 def _nothing_to_check(inputs: Sequence[Any]) -> str:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from .engines.base import Array, Linearization
+from .engines.base import Array, Linearization, Pushforward
 from .jacobians import Key, Template, element_name
 
-__all__ = ["Check", "gradient_dtypes", "input_untouched", "reentrant", "scaled_by_grad_output", "undefined_grads"]
+__all__ = [
+    "Check",
+    "batched_forward_grad",
+    "batched_grad",
+    "forward_dtypes",
+    "gradient_dtypes",
+    "input_untouched",
+    "reentrant",
+    "scaled_by_grad_output",
+    "undefined_grads",
+    "undefined_tangents",
+]
 
 
 @dataclass(frozen=True)
@@ -120,6 +132,102 @@ def undefined_grads(linearization: Linearization, inputs: Sequence[Template], ou
                     else f"None as grad_output of {where} gives another gradient for {x.name} than zeros do",
                 )
     return Check(name, True, "None as grad_output counts as zeros")
+
+
+def batched_grad(linearization: Linearization, inputs: Sequence[Template], outputs: Sequence[Template]) -> Check:
+    """Two random cotangents at once must give what they give one after the other."""
+    name = "batched gradient"
+    rng = np.random.default_rng(0)
+    if linearization.batched is None:
+        raise NotImplementedError("check_batched_grad=True needs an engine with a batched pullback")
+    for k in _carried(linearization):
+        cotangents = _random(rng, (2, *outputs[k].shape), outputs[k].dtype)
+        single = [linearization.pullback({k: g.copy()}) for g in cotangents]
+        try:
+            together = linearization.batched(k, cotangents)
+        except (RuntimeError, NotImplementedError) as error:
+            return Check(name, False, f"While computing batched gradients, got: {error}")
+        for i, (x, got) in enumerate(zip(inputs, together, strict=True)):
+            want = [np.zeros(x.shape, x.dtype) if g[i] is None else g[i] for g in single]
+            got = np.zeros((2, *x.shape), x.dtype) if got is None else got
+            if not _close(got, np.stack([np.asarray(w) for w in want])):
+                return Check(
+                    name,
+                    False,
+                    f"For output {k} and input {i}: the batched gradient of {outputs[k].name} with respect to {x.name} "
+                    f"differs from that of one cotangent at a time. {_largest(got, want)}",
+                )
+    return Check(name, True, "two cotangents at once give what they give one by one")
+
+
+def batched_forward_grad(pushforward: Pushforward, inputs: Sequence[Template], outputs: Sequence[Template]) -> Check:
+    """Two random tangents at once must give what they give one after the other."""
+    name = "batched forward gradient"
+    rng = np.random.default_rng(0)
+    if pushforward.batched is None:
+        raise NotImplementedError("check_batched_forward_grad=True needs an engine with a batched pushforward")
+    for i, x in enumerate(inputs):
+        tangents = _random(rng, (2, *x.shape), x.dtype)
+        single = [pushforward.push({i: t.copy()}) for t in tangents]
+        try:
+            together = pushforward.batched(i, tangents)
+        except (RuntimeError, NotImplementedError) as error:
+            return Check(name, False, f"While computing batched gradients, got: {error}")
+        for k, (o, got) in enumerate(zip(outputs, together, strict=True)):
+            if not o.is_inexact:
+                continue
+            want = [np.zeros(o.shape, o.dtype) if t[k] is None else t[k] for t in single]
+            got = np.zeros((2, *o.shape), o.dtype) if got is None else np.broadcast_to(got, (2, *o.shape))
+            if not _close(got, np.stack([np.asarray(w) for w in want])):
+                return Check(
+                    name,
+                    False,
+                    f"For output {k} and input {i}: the batched tangent of {o.name} along {x.name} differs from that of "
+                    f"one tangent at a time. {_largest(got, want)}",
+                )
+    return Check(name, True, "two tangents at once give what they give one by one")
+
+
+def undefined_tangents(pushforward: Pushforward, inputs: Sequence[Template], outputs: Sequence[Template]) -> Check:
+    """An input without a tangent counts as one whose tangent is zero."""
+    name = "undefined tangents"
+    rng = np.random.default_rng(0)
+    for i, x in enumerate(inputs):
+        others = {n: _random(rng, t.shape, t.dtype) for n, t in enumerate(inputs) if n != i}
+        undefined = pushforward.push(others)
+        zero = pushforward.push({**others, i: np.zeros(x.shape, x.dtype)})
+        for o, a, b in zip(outputs, undefined, zero, strict=True):
+            if o.is_inexact and not (_close(a, b) if a is not None and b is not None else _equal(a, b)):
+                return Check(
+                    name, False, f"Mismatch in tangent values for {o.name} when {x.name} has an undefined tangent"
+                )
+    return Check(name, True, "an input without a tangent counts as one with zeros")
+
+
+def forward_dtypes(pushforward: Pushforward, inputs: Sequence[Template], outputs: Sequence[Template]) -> Check:
+    name = "tangent dtypes"
+    found = pushforward.push({i: np.ones(x.shape, x.dtype) for i, x in enumerate(inputs)})
+    for o, t in zip(outputs, found, strict=True):
+        if t is not None and o.is_inexact and t.dtype != o.dtype:
+            return Check(
+                name, False, f"Forward AD gradient has dtype mismatch: {t.dtype} for {o.name}, which is {o.dtype}"
+            )
+    return Check(name, True, "each tangent has the dtype of its output")
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    values = rng.standard_normal(shape)
+    return np.asarray(values + 1j * rng.standard_normal(shape) if dtype.kind == "c" else values).astype(dtype)
+
+
+def _close(a: Array, b: Array) -> bool:
+    """Up to rounding, as ``torch.allclose`` has it by default."""
+    return bool(np.allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=True))
+
+
+def _largest(got: Array, want: Sequence[Array | None]) -> str:
+    with np.errstate(all="ignore"):
+        return f"The largest difference is {np.nanmax(abs(got - np.stack([np.asarray(w) for w in want]))):.6g}"
 
 
 def _carried(linearization: Linearization) -> list[int]:

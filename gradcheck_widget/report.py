@@ -56,6 +56,11 @@ class PairReport:
         False: the output carries no gradient, so the numerical side must be exactly 0, whatever the tolerances.
     unmoved : ndarray of bool, shape `input_shape`
         Where x + eps == x in floating point: the step is too small for this value, and numerical is NaN.
+    mode : str
+        ``'reverse'`` or ``'forward'``: how the analytical side was computed.
+    shares : ndarray, shape (projections, input size), optional
+        Only in fast mode, where the rows are random projections and there is one column: what each element of the input
+        contributes to the analytical value. Empty if that is not known.
     """
 
     output: str
@@ -68,6 +73,8 @@ class PairReport:
     differentiable: bool
     unmoved: Array
     comparison: Comparison
+    mode: str = "reverse"
+    shares: Array | None = None
 
     @property
     def analytical(self) -> Array:
@@ -108,7 +115,8 @@ class PairReport:
     @property
     def name(self) -> str:
         """``output 0 <- input 1 'w'``, with the part of a complex output."""
-        return f"{self.output}{f' ({self.part})' if self.part else ''} <- {self.input}"
+        mode = " (forward mode)" if self.mode == "forward" else ""
+        return f"{self.output}{f' ({self.part})' if self.part else ''} <- {self.input}{mode}"
 
     def worst(self, k: int = 5) -> tuple[Element, ...]:
         """The `k` elements with the largest ratio, the worst first."""
@@ -120,6 +128,8 @@ class PairReport:
 
     def place(self, element: Element) -> str:
         """``output 0 [2, 1] <- input 1 'w' [0, 3]``"""
+        if self.shares is not None:
+            return f"{self.name}, random projection {element.row}"
         out = element_name(self.output, self.output_shape, element.row)
         return f"{out} <- {element_name(self.input, self.input_shape, element.column)}"
 
@@ -157,6 +167,8 @@ class GradcheckReport:
     eps, atol, rtol, nondet_tol : float
         The settings. `eps` is in the units of the inputs, `atol` in those of the derivative.
     engine : str
+    seed : int, optional
+        Of the random projections, in fast mode.
     """
 
     pairs: tuple[PairReport, ...]
@@ -166,6 +178,7 @@ class GradcheckReport:
     rtol: float
     nondet_tol: float
     engine: str
+    seed: int | None = None
 
     @cached_property
     def passed(self) -> bool:
@@ -213,8 +226,41 @@ class GradcheckReport:
         return seen / total if total else 0.0
 
     # -- words --------------------------------------------------------------------------------------------
+    @property
+    def fast(self) -> bool:
+        """Whether the pairs are random projections instead of whole Jacobians."""
+        return any(p.shares is not None for p in self.pairs)
+
+    @property
+    def _noun(self) -> str:
+        return "random projection" if self.fast else "element"
+
+    def columns_seen(self, share: float = 0.1) -> tuple[int, int]:
+        """In fast mode: for how many columns of all Jacobians an error of `share` would have been seen, of how many.
+
+        Column j adds ``shares[r, j]`` to the r-th projection; it is seen if `share` of that exceeds the tolerance in
+        one of them. Columns that contribute nothing cannot be wrong by a share and do not count.
+        """
+        seen = total = 0
+        for p in self.pairs:
+            if p.shares is not None and p.shares.size:
+                caught = (share * abs(p.shares) > p.tolerance).any(axis=0)
+                seen += int(np.count_nonzero(caught))
+                total += int(np.count_nonzero((p.shares != 0).any(axis=0)))
+        return seen, total
+
+    @cached_property
+    def _fast_text(self) -> str:
+        seen, total = self.columns_seen()
+        drawn = f"fast mode, seed {self.seed}"
+        if not total:
+            return f"{drawn}: how likely a wrong column would be seen is not known"
+        return f"{drawn}: a column wrong by 10 % would be seen for {_percent(seen, total)} of {_count(total, 'column')}"
+
     @cached_property
     def power_text(self) -> str:
+        if self.fast:
+            return self._fast_text
         seen, total = self.detected_count()
         if total == 0:
             return "every element is 0 on both sides: nothing was tested"
@@ -229,7 +275,7 @@ class GradcheckReport:
         bad = [c for c in self.checks if not c.passed]
         if self.failing_count:
             return (
-                f"FAIL  {self.failing_count:,} of {_count(self.size, 'element')} out of tolerance, "
+                f"FAIL  {self.failing_count:,} of {_count(self.size, self._noun)} out of tolerance, "
                 f"worst error {ratio_text(self.largest_ratio)} its tolerance"
             )
         if bad:
@@ -237,7 +283,7 @@ class GradcheckReport:
         if self.size == 0:
             return "PASS  there are no elements to compare: nothing was tested"
         return (
-            f"PASS  {within:,} of {_count(self.size, 'element')} within tolerance, worst error "
+            f"PASS  {within:,} of {_count(self.size, self._noun)} within tolerance, worst error "
             f"{ratio_text(self.largest_ratio)} its tolerance"
         )
 
@@ -251,7 +297,7 @@ class GradcheckReport:
         for check in self.checks:
             if not check.passed and check.name in ("gradient shapes", "output stays", "input untouched"):
                 yield check.message
-        for pair in self.pairs:
+        for pair in sorted(self.pairs, key=lambda p: (p.mode == "forward", p.part != "imag")):
             if not pair.passed:
                 yield self._mismatch(pair)
         for check in self.checks:
@@ -261,16 +307,21 @@ class GradcheckReport:
     def _mismatch(self, pair: PairReport) -> str:
         part = {"real": "real", "imag": "imaginary"}.get(pair.part)
         head = f"While considering the {part} part of complex outputs only, " if part else ""
+        forward = pair.mode == "forward"
+        if forward and np.iscomplexobj(pair.analytical):
+            first = pair.worst(1)[0]
+            part = "imaginary" if abs((first.analytical - first.numerical).imag) > first.tolerance else "real"
+            head = f"While considering the {part} part of complex inputs only, "
         where = f"output {pair.output_index} with respect to input {pair.input_index}"
         if pair.differentiable:
             rule = f"exceed atol + rtol * |numerical| (eps={self.eps:g}, atol={self.atol:g}, rtol={self.rtol:g})"
-            head += f"Jacobian mismatch for {where}"
+            head += f"Jacobian {'computed with forward mode ' if forward else ''}mismatch for {where}"
         else:
             rule = f"are not 0 (eps={self.eps:g}), although the output carries no gradient (was it detached?)"
             head += f"Numerical gradient for function expected to be zero, for {where}"
         name = f" ({pair.input.split(' ', 2)[2]})" if pair.input.count(" ") > 1 else ""
         worst = [e for e in pair.worst(4) if e.failing]
-        lines = [f"{head}{name}: {pair.failing_count:,} of {_count(pair.size, 'element')} {rule}"]
+        lines = [f"{head}{name}: {pair.failing_count:,} of {_count(pair.size, self._noun)} {rule}"]
         lines += [("  worst: " if n == 0 else "         ") + pair.describe(e) for n, e in enumerate(worst)]
         return "\n".join(lines)
 
@@ -293,7 +344,7 @@ class GradcheckReport:
             state = "pass" if p.passed else "FAIL"
             lines.append(
                 f"  {state}  {p.name}  ({p.analytical.shape[0]} x {p.analytical.shape[1]}): "
-                f"{p.failing_count:,} of {_count(p.size, 'element')} fail, "
+                f"{p.failing_count:,} of {_count(p.size, self._noun)} fail, "
                 f"worst error {ratio_text(p.comparison.largest_ratio)} its tolerance"
             )
             if not p.passed:
@@ -350,6 +401,7 @@ class GradcheckReport:
                 "output_index": p.output_index,
                 "input_index": p.input_index,
                 "part": p.part,
+                "mode": p.mode,
                 "output_shape": list(p.output_shape),
                 "input_shape": list(p.input_shape),
                 "differentiable": p.differentiable,
@@ -384,6 +436,7 @@ class GradcheckReport:
             "rtol": self.rtol,
             "nondet_tol": self.nondet_tol,
             "engine": self.engine,
+            "seed": self.seed,
             "detection_power": self.detection_power(),
             "pairs": pairs,
             "checks": [{"name": c.name, "passed": c.passed, "message": c.message} for c in self.checks],

@@ -15,6 +15,7 @@ from ipywidgets import HTML, Dropdown, FloatLogSlider, HBox, Layout, Text, VBox,
 
 from .check import Settings, build_report, run_checks
 from .comparison import Element
+from .engines import Engine
 from .jacobians import element_name
 from .measurement import Measurement
 from .probes import Check
@@ -88,7 +89,7 @@ def _number(text: str) -> Any:
         return text
 
 
-class GradcheckWidget(VBox):  # type: ignore[misc]
+class GradcheckWidget(VBox):
     """Check a gradient and tune the check, in a notebook.
 
     Displays the verdict in words, sliders with exact boxes for `eps`, `atol` and `rtol`, the error map and the
@@ -102,7 +103,7 @@ class GradcheckWidget(VBox):  # type: ignore[misc]
         As in `gradcheck`.
     eps, atol, rtol : float
         Initial settings, as in `gradcheck`; also traits.
-    nondet_tol, check_undefined_grad, check_grad_dtypes, ...
+    engine, nondet_tol, check_undefined_grad, check_grad_dtypes, check_forward_ad, ...
         The other arguments of `gradcheck_report`.
 
     Attributes
@@ -140,6 +141,7 @@ class GradcheckWidget(VBox):  # type: ignore[misc]
         eps: float = 1e-6,
         atol: float = 1e-5,
         rtol: float = 1e-3,
+        engine: str | Engine | None = None,
         **settings: Any,
     ) -> None:
         self._lock = threading.RLock()  # callbacks may arrive on any thread
@@ -149,7 +151,14 @@ class GradcheckWidget(VBox):  # type: ignore[misc]
         super().__init__(layout=Layout(width="100%", max_width="1100px"))
         self._check_settings = Settings(eps=eps, atol=atol, rtol=rtol, **settings)
         self.eps, self.atol, self.rtol = eps, atol, rtol
-        self._measurement = Measurement(func, inputs, stacklevel=2)
+        self._measurement = Measurement(
+            func,
+            inputs,
+            engine=engine,
+            masked=bool(self._check_settings.masked),
+            backward=self._check_settings.check_backward_ad,
+            stacklevel=2,
+        )
         self._check_settings.refuse_unsupported(self._measurement.engine)
         self._checks: tuple[Check, ...] | None = None
 

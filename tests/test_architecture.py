@@ -19,6 +19,7 @@ ROOMS = [
     "tensor",
     "engines",
     "jacobians",
+    "projections",
     "probes",
     "measurement",
     "comparison",

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 from gradcheck_widget import Function, Tensor
-from gradcheck_widget.engines import ENGINES, NumpyEngine, find_engine
+from gradcheck_widget.engines import find_engine
 from gradcheck_widget.engines.base import overlapping
+from gradcheck_widget.engines.numpy import NumpyEngine
 
 engine = NumpyEngine()
 
@@ -107,7 +108,7 @@ def test_array_shares_the_memory_of_the_caller():
 
 
 def test_the_engine_is_found_from_the_inputs_and_is_the_embedded_one_without_any():
-    assert find_engine([1, np.ones(2)]) is ENGINES[0]
+    assert find_engine([1, np.ones(2)]).name == "numpy"
     assert find_engine([]).name == "numpy"
 
 

@@ -74,6 +74,14 @@ def test_a_step_that_does_not_move_the_value_is_marked_and_is_nan_not_0_over_0()
     np.testing.assert_allclose(J[:2, 1], [0.0, 3.0], atol=1e-8)
 
 
+def test_a_step_that_moves_the_value_on_one_side_only_is_marked_too():
+    x = 2.0**53  # x - 1 is a neighbour, x + 1 is not
+    assert x - 1 != x == x + 1
+    found = numerical(lambda v: 3 * v, np.array([x]), eps=1.0)
+    assert found.unmoved[0][0]
+    assert np.isnan(found.jacobians[0, 0, ""][0, 0])
+
+
 def test_a_complex_element_is_stuck_if_either_part_is():
     found = numerical(lambda v: v, np.array([1 + 1j, 1e12 + 1j, 1 + 1e12j]))
     np.testing.assert_array_equal(found.unmoved[0], [False, True, True])

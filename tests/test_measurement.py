@@ -362,7 +362,7 @@ def test_inputs_bear_the_names_of_the_parameters(x):
 
 
 def test_a_given_name_wins(x):
-    m = Measurement(np.tanh, x, names=["theta"])
+    m = Measurement(np.tanh, x, labels=["theta"])
     assert m.templates[0].name == "input 0 'theta'"
 
 

@@ -110,6 +110,12 @@ def test_a_gradient_made_up_for_one_undefined_grad_is_found():
     assert "None as grad_output of output 0" in check.message
 
 
+def test_a_backward_that_gives_up_as_soon_as_one_grad_is_undefined_is_found():
+    check = undefined(lambda ctx, gx, gy: (None, None) if gx is None or gy is None else (gx, 2 * gy))
+    assert not check.passed
+    assert "None as grad_output of output 0 gives another gradient for input 1 than zeros do" in check.message
+
+
 def test_a_backward_that_writes_into_grad_output_is_not_blamed_for_undefined_grads():
     def backward(ctx, gx, gy):
         if gx is not None:

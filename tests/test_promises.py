@@ -143,6 +143,29 @@ def test_inputs_are_bit_identical_after_an_exception_in_func_at_every_call(kind,
         assert m.untouched
 
 
+@pytest.mark.parametrize("error", [KeyError("mine"), KeyboardInterrupt()], ids=repr)
+def test_every_input_is_bit_identical_when_func_overwrites_another_one_than_is_moved(error):
+    for k in range(1, 14):
+        a, b = AWKWARD[:2].copy(), AWKWARD[2:].copy()
+        before = a.tobytes(), b.tobytes()
+        calls = 0
+
+        def func(a, b):
+            nonlocal calls
+            calls += 1
+            if calls == k:
+                for x in (a, b):
+                    (x.data if isinstance(x, Tensor) else x)[...] = 7.0
+                raise error
+            return a * b.sum()
+
+        try:
+            gradcheck(func, (a, b), raise_exception=False)
+        except BaseException as caught:
+            assert caught is error
+        assert (a.tobytes(), b.tobytes()) == before
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_inputs_are_bit_identical_when_func_overwrites_them_at_every_call(kind):
     def overwrite(x):

@@ -1,21 +1,79 @@
-"""Which engine the inputs belong to. Nothing is imported here that the user's inputs did not bring along."""
+"""Which engine the inputs belong to. A framework that the user's inputs did not bring along is never imported."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .base import Engine, Evaluator, Linearization
-from .numpy import NumpyEngine
+from .base import Engine, Evaluator, Linearization, Pushforward, Snapshot, flatten
 
-__all__ = ["ENGINES", "Engine", "Evaluator", "Linearization", "NumpyEngine", "find_engine"]
+__all__ = ["ENGINES", "Engine", "Evaluator", "Linearization", "Pushforward", "Snapshot", "find_engine"]
 
-ENGINES: tuple[Engine, ...] = (NumpyEngine(),)
+# name of the engine -> its module here and its class; `autograd` works on plain arrays and is only chosen by name
+ENGINES = {
+    "numpy": ("numpy", "NumpyEngine"),
+    "torch": ("torch", "TorchEngine"),
+    "jax": ("jax", "JaxEngine"),
+    "tensorplay": ("tensorplay", "TensorplayEngine"),
+    "autograd": ("autograd", "AutogradEngine"),
+}
+# top-level module of a tensor's class -> the engine that it belongs to
+HOMES = {"gradcheck_widget": "numpy", "torch": "torch", "jax": "jax", "jaxlib": "jax", "tensorplay": "tensorplay"}
+
+_loaded: dict[str, Engine] = {}
 
 
-def find_engine(inputs: Sequence[Any]) -> Engine:
-    """The engine whose tensors are among `inputs`; the embedded one if there are none."""
-    for engine in ENGINES:
-        if any(engine.is_tensor(x) for x in inputs):
-            return engine
-    return ENGINES[0]
+def find_engine(inputs: Sequence[Any], engine: str | Engine | None = None) -> Engine:
+    """The engine called `engine`; by default that of the tensors among `inputs`, the embedded one if there are none.
+
+    Raises
+    ------
+    ValueError
+        If there is no engine of this name.
+    ImportError
+        If its framework is not installed.
+    TypeError
+        If `inputs` hold tensors of several frameworks.
+    """
+    if isinstance(engine, Engine):
+        return engine
+    if engine is not None:
+        return _load(engine)
+    found: dict[str, str] = {}
+    for place, x in _leaves(inputs):
+        home = _home(x)
+        if home is not None:
+            found.setdefault(home, f"{place} is {type(x).__module__}.{type(x).__qualname__}")
+    if len(found) > 1:
+        raise TypeError(f"inputs must be tensors of one framework, but {' and '.join(found.values())}")
+    return _load(next(iter(found), "numpy"))
+
+
+def _load(name: str) -> Engine:
+    if name not in _loaded:
+        if name not in ENGINES:
+            raise ValueError(f"engine must be one of {', '.join(ENGINES)}, or an Engine; got {name!r}")
+        module, cls = ENGINES[name]
+        _loaded[name] = getattr(importlib.import_module(f"{__name__}.{module}"), cls)()
+    return _loaded[name]
+
+
+def _home(x: Any) -> str | None:
+    for cls in type(x).__mro__:
+        home = HOMES.get(cls.__module__.split(".")[0])
+        if home is not None and hasattr(cls, "shape"):
+            return home
+    return "torch" if "torch" in sys.modules and hasattr(type(x), "__torch_function__") else None
+
+
+def _leaves(inputs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    for i, x in enumerate(inputs):
+        leaves, paths, _ = flatten(x, lambda leaf: _home(leaf) is not None)
+        for leaf, path in zip(leaves, paths, strict=True):
+            yield f"input {i}{path}", leaf
+        if "jax" in sys.modules and _home(x) is None:  # classes that are registered as pytrees
+            for leaf in sys.modules["jax"].tree_util.tree_leaves(x):
+                if _home(leaf) == "jax":
+                    yield f"input {i}", leaf

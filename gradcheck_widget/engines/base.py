@@ -154,6 +154,10 @@ class Engine(ABC):
 
         return Snapshot(restore)
 
+    def precision_hint(self, x: Any) -> str:
+        """Why the tensor `x` is not in double precision and what to do, where the framework has a reason of its own."""
+        return ""
+
     def memory(self, x: Any) -> Array:
         """The array in whose memory the tensor `x` keeps its elements, to be looked at for overlaps."""
         return self.array(x)
@@ -162,11 +166,16 @@ class Engine(ABC):
 def flatten(
     tree: Any, is_leaf: Callable[[Any], bool], path: str = ""
 ) -> tuple[list[Any], list[str], Callable[[Sequence[Any]], Any]]:
-    """Leaves of nested tuples, lists and dicts in order, their paths (``['dense'][0]``), and the way back."""
+    """Leaves of nested tuples, lists and dicts in order, their paths (``['dense'][0]``), and the way back.
+
+    What holds no leaf in the sense of `is_leaf` is one itself, and comes back as the same object.
+    """
     if is_leaf(tree) or not isinstance(tree, tuple | list | dict):
         return [tree], [path], lambda leaves: leaves[0]
     keys = list(tree) if isinstance(tree, dict) else list(range(len(tree)))
     parts = [flatten(tree[key], is_leaf, f"{path}[{key!r}]") for key in keys]
+    if not any(is_leaf(x) for part in parts for x in part[0]):
+        return [tree], [path], lambda leaves: leaves[0]
     counts = [len(part[0]) for part in parts]
 
     def rebuild(leaves: Sequence[Any]) -> Any:

@@ -289,6 +289,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         summed, left = axes if abs(ord) == 1 else axes[::-1]
         out = (np.max if ord > 0 else np.min)(np.sum(size, axis=summed, keepdims=True), axis=left, keepdims=True)
         return out if keepdims else np.squeeze(out, axes)
+    np.linalg.norm(raw(x), ord, axis, keepdims)  # it tells what is wrong with an ord that it does not know
     raise NotImplementedError(
         f"np.linalg.norm with ord={ord!r} over {width} axes has no derivative rule here: for vectors all but 0, "
         "for matrices None, 'fro', 1, -1, inf and -inf have"

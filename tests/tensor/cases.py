@@ -200,6 +200,10 @@ def _binary() -> Iterator[Case]:
             )
     yield case("float_power-complex", lambda xp, x, y: xp.float_power(x, y), positive(3), away(3), reference="step")
     yield real("arctan2-quadrants", lambda xp, y, x: xp.arctan2(y, x), at([1, 1, -1, -1]), at([1, -1, 1, -1]))
+    yield real("fmod-several-times", lambda xp, x, y: xp.fmod(x, y), at([5.5, -7.3, 3.1, -4.0]),
+               at([2.0, 1.6, -0.7, -1.1]), reference=lambda xp, x, y: x - y * np.array([2, -4, -4, 3]))
+    yield real("remainder-several-times", lambda xp, x, y: xp.remainder(x, y), at([5.5, -7.3, 3.1, -4.0]),
+               at([2.0, 1.6, -0.7, -1.1]), reference=lambda xp, x, y: x - y * np.array([2, -5, -5, 3]))
     yield real("hypot-at-0", lambda xp, x, y: xp.hypot(x, y), at([0.0, 3.0]), at([0.0, 0.0]),
                second=False, reference=lambda xp, x, y: xp.array([0.0 * x[0], x[1]]) + 0 * y)
     yield real("maximum-tie", lambda xp, x, y: xp.maximum(x, y), at([1.0, 2.0]), at([1.0, 0.0]), second=False)
@@ -615,7 +619,10 @@ def _shaping() -> Iterator[Case]:
 
 
 def _linalg() -> Iterator[Case]:
-    pairs = (
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    axes: Any
+    pairs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
         ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3, 2)), ((2, 2, 3), (3,)), ((3,), (2, 3, 2)),
         ((2, 2, 3), (3, 2)), ((2, 3), (2, 3, 2)), ((2, 2, 3), (2, 3, 2)), ((2, 1, 2, 3), (1, 3, 2)), ((0, 3), (3, 2)),
     )

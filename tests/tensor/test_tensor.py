@@ -228,7 +228,9 @@ def test_a_foreign_ufunc_is_refused_by_name() -> None:
         (lambda x: np.einsum("...i->i", x[None]), ValueError),
         (lambda x: np.average(x, axis=0, weights=[1.0, 2.0, 3.0]), ValueError),
         (lambda x: np.linalg.inv(np.zeros((2, 2)) * x), np.linalg.LinAlgError),
-        (lambda x: np.sum(x, axis="0"), TypeError),
+        (lambda x: np.linalg.norm(x, "fro"), ValueError),
+        (lambda x: np.linalg.norm(x[None, None], 1), ValueError),
+        (lambda x: x.sum(axis="0"), TypeError),
         (lambda x: len(x[0]), TypeError),
         (lambda x: iter(x[0]), TypeError),
         (lambda x: bool(x), ValueError),
@@ -513,7 +515,7 @@ def test_a_long_chain_needs_no_recursion() -> None:
     code = (
         "import numpy as np\nfrom gradcheck_widget import Tensor\nfrom gradcheck_widget.tensor import grad\n"
         "x = y = Tensor(1.0, requires_grad=True)\n"
-        "for _ in range(200_000): y = y + 1.0\n"
+        "for _ in range(50_000): y = y + 1.0\n"
         "print(grad([y], [x], [1.0])[0].item())\ndel y, x\nprint('freed')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -590,7 +592,7 @@ def test_det_of_a_numerically_singular_matrix_keeps_both_derivatives() -> None:
     expected = [[-0.03, 0.06, -0.03], [0.06, -0.12, 0.06], [-0.03, 0.06, -0.03]]
     np.testing.assert_allclose(cofactors.data, expected, rtol=1e-12)
     second = derivative(cofactors[0, 0], x)  # of x11 x22 - x12 x21
-    np.testing.assert_allclose(second.data, [[0, 0, 0], [0, 0.9, -0.8], [0, -0.6, 0.5]], atol=1e-12)
+    np.testing.assert_allclose(second.data, np.array([[0, 0, 0], [0, 0.9, -0.8], [0, -0.6, 0.5]]), atol=1e-12)
 
 
 @pytest.mark.parametrize("ddof", [1, 2])
@@ -616,7 +618,8 @@ def test_nan_to_num_passes_the_gradient_of_finite_parts_alone(x: list[Any]) -> N
     t = Tensor(x, requires_grad=True)
     g = np.array([1 + 1j] * 3) if t.dtype.kind == "c" else np.ones(3)
     expected = [1 + 1j, 1j, 1.0] if t.dtype.kind == "c" else [1.0, 0.0, 0.0]
-    (got,) = grad([np.nan_to_num(t)], [t], [g])
+    y: Any = np.nan_to_num(t)
+    (got,) = grad([y], [t], [g])
     assert got is not None and got.data.tolist() == expected
 
 
