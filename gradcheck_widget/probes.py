@@ -182,8 +182,8 @@ def batched_forward_grad(pushforward: Pushforward, inputs: Sequence[Template], o
                 return Check(
                     name,
                     False,
-                    f"For output {k} and input {i}: the batched tangent of {o.name} along {x.name} differs from that of "
-                    f"one tangent at a time. {_largest(got, want)}",
+                    f"For output {k} and input {i}: the batched tangent of {o.name} along {x.name} differs from that "
+                    f"of one tangent at a time. {_largest(got, want)}",
                 )
     return Check(name, True, "two tangents at once give what they give one by one")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from pathlib import Path
 
@@ -45,7 +46,10 @@ def public_name(func):
     name = func.__name__
     if getattr(np, name, None) is func:
         return f"np.{name}"
-    return f"np.linalg.{name}" if getattr(np.linalg, name, None) is func else None
+    for module in ("linalg", "lib.stride_tricks"):
+        if getattr(operator.attrgetter(module)(np), name, None) is func:
+            return f"np.{module}.{name}"
+    return None
 
 
 def test_table_of_functions_is_what_the_engine_supports():

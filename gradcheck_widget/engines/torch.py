@@ -146,7 +146,7 @@ class TorchEngine(Engine):
             found = run({checked[i]: _like(t, inputs[checked[i]]) for i, t in tangents.items()})
             return [None if t is None else _host(t) for t in found]
 
-        def batched(i: int, tangents: Array) -> list[Array]:
+        def batched(i: int, tangents: Array) -> list[Array | None]:
             x = inputs[checked[i]]
 
             def one(t: Any) -> tuple[Any, ...]:
