@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .check import gradcheck, gradcheck_report, gradgradcheck
+from .engines.modules import with_parameters
 from .errors import GradcheckError
 from .report import GradcheckReport
 from .tensor import Function, Tensor, from_backward, from_jacobian
@@ -25,6 +26,7 @@ __all__ = [
     "gradcheck",
     "gradcheck_report",
     "gradgradcheck",
+    "with_parameters",
 ]
 
 

@@ -6,6 +6,7 @@ import operator
 import re
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -19,7 +20,14 @@ def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, re.S)
 
 
-def test_every_python_block_runs_and_every_promised_true_is_true():
+@pytest.fixture
+def jax_settings_restored():
+    before = jax.config.jax_enable_x64
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+def test_every_python_block_runs_and_every_promised_true_is_true(jax_settings_restored):
     namespace: dict[str, object] = {}
     ran = 0
     for block in blocks("python"):
