@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -14,13 +14,13 @@ from . import probes
 from .comparison import Comparison
 from .engines import Engine
 from .errors import GradcheckError, OutputChanged, UsageError
-from .jacobians import Key, Template
+from .jacobians import Key, Progress, Template, drain
 from .measurement import Measurement, as_tuple
 from .probes import Check
 from .projections import Projected, random_rows
 from .report import GradcheckReport, PairReport, tolerance_value
 
-__all__ = ["Settings", "build_report", "gradcheck", "gradcheck_report", "gradgradcheck", "run_checks"]
+__all__ = ["Settings", "build_report", "gradcheck", "gradcheck_report", "gradgradcheck", "report_steps", "run_checks"]
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,35 @@ def _forward_checks(measurement: Measurement, settings: Settings) -> list[Check]
 
 
 def build_report(measurement: Measurement, settings: Settings, checks: Sequence[Check]) -> GradcheckReport:
-    """Judge what `measurement` holds at ``settings.eps``. A failure seen on a shortcut is decided the plain way: one of
-    the fast mode by the slow mode, one of a quick evaluator by the plain one."""
+    """Judge what `measurement` holds at ``settings.eps``; what is missing is measured."""
+    report: GradcheckReport = drain(_report_steps(measurement, settings, tuple(checks)))
+    return report
+
+
+def report_steps(
+    measurement: Measurement, settings: Settings, checks: Sequence[Check] | None = None
+) -> Generator[Progress, None, tuple[GradcheckReport, tuple[Check, ...]]]:
+    """Measure and judge, one row or column at a time: gives the report and its side checks.
+
+    `checks` are those of an earlier report of this measurement, which depend on none of eps, atol and rtol.
+    """
+    if not settings.fast_mode:
+        try:
+            yield from measurement.steps(
+                settings.eps, backward=settings.check_backward_ad, forward=settings.check_forward_ad
+            )
+        except GradcheckError:
+            pass  # becomes a failed check below
+    found = run_checks(measurement, settings) if checks is None else tuple(checks)
+    report = yield from _report_steps(measurement, settings, found)
+    return report, found
+
+
+def _report_steps(
+    measurement: Measurement, settings: Settings, checks: tuple[Check, ...]
+) -> Generator[Progress, None, GradcheckReport]:
+    """A failure seen on a shortcut is decided the plain way: one of the fast mode by the slow mode, one of a quick
+    evaluator by the plain one."""
     if settings.fast_mode:
         if settings.seed is None:  # another one each time, so that a wrong column is not missed each time
             settings = replace(settings, seed=secrets.randbits(32))
@@ -134,7 +161,7 @@ def build_report(measurement: Measurement, settings: Settings, checks: Sequence[
         settings = replace(settings, fast_mode=False)
         checks = run_checks(measurement, settings)
     report = _judge(measurement, settings, checks)
-    if any(not p.passed for p in report.pairs) and measurement.confirm(settings.eps):
+    if any(not p.passed for p in report.pairs) and (yield from measurement.confirm_steps(settings.eps)):
         report = _judge(measurement, settings, checks)
     return report
 

@@ -248,6 +248,37 @@ class Measurement:
         except Exception:  # it does not work on bare arrays, or this point is outside of its domain
             return False
 
+    def isolated(self, eps: float) -> Measurement:
+        """The same measurement on copies of the checked inputs, if func cannot tell: then it can go on while the caller
+        works with the originals. Else (func reads its input from elsewhere too, or is random) this very measurement."""
+        copies = list(self.inputs)
+        for i in self.checked:
+            copies[i] = self.engine.copy(self.inputs[i])
+        other = Measurement(
+            self.func, tuple(copies), engine=self.engine, masked=self.masked, backward=self.backward,
+            labels=self.labels, stacklevel=None,
+        )  # fmt: skip
+        other.owners, other.templates = self.owners, self.templates
+        rng = np.random.default_rng(0)
+        try:
+            *_, mine = self.engine.evaluators(self.func, self.inputs, self.checked, self.masked)
+            *_, theirs = other.engine.evaluators(other.func, other.inputs, other.checked, other.masked)
+            moves = [b + _random_step(rng, b, eps) for b in mine.buffers]
+
+            def moved(evaluator: Evaluator) -> tuple[Array, ...]:
+                for buffer, values in zip(evaluator.buffers, moves, strict=True):
+                    buffer[...] = values
+                return tuple(o.copy() for o in evaluator.run())
+
+            with np.errstate(all="ignore"):
+                same = _same_bits(
+                    self._watched(lambda: moved(mine), mine.buffers)[0],
+                    other._watched(lambda: moved(theirs), theirs.buffers)[0],
+                )
+        except Exception:  # outside of func's domain, for instance: no way to tell
+            return self
+        return other if same else self
+
     # -- Jacobians ----------------------------------------------------------------------------------------
     def analytical_steps(self) -> Generator[Progress, None, dict[Key, Array]]:
         """Measure the analytical side, one row at a time."""
@@ -260,15 +291,41 @@ class Measurement:
 
     def second_analytical(self) -> dict[Key, Array]:
         """The same rows once more, from the same recorded run."""
-        result: dict[Key, Array] = self.guarded(lambda: drain(self.analytical_steps()))
-        return result
+        second: dict[Key, Array] | None = self.__dict__.pop("_second", None)  # measured by `steps`
+        return drain(self._guarded_steps(self.analytical_steps())) if second is None else second
 
     @cached_property
     def forward(self) -> dict[Key, Array]:
         """The analytical Jacobians in forward mode."""
-        steps = forward_columns(self.pushforward, self.templates, self.outputs)
-        result: dict[Key, Array] = self.guarded(lambda: drain(steps))
+        result: dict[Key, Array] = drain(self._guarded_steps(self._forward_steps()))
         return result
+
+    def _forward_steps(self) -> Generator[Progress, None, dict[Key, Array]]:
+        return forward_columns(self.pushforward, self.templates, self.outputs)
+
+    def steps(self, eps: float, *, backward: bool = True, forward: bool = False) -> Generator[Progress, None, None]:
+        """Measure all that a report at `eps` needs, one row or column at a time; what is there already takes no step."""
+        if backward and "analytical" not in self.__dict__:
+            self.__dict__["analytical"] = yield from self._guarded_steps(self.analytical_steps())
+            self.__dict__["_second"] = yield from self._guarded_steps(self.analytical_steps())
+        if forward and "forward" not in self.__dict__:
+            self.__dict__["forward"] = yield from self._guarded_steps(self._forward_steps())
+        yield from self.numerical_steps(eps)
+
+    def _guarded_steps(self, steps: Generator[Progress, None, T]) -> Generator[Progress, None, T]:
+        """`guarded` for a generator. Given up between two steps, it restores nothing: the inputs are as they were, and by
+        now they may hold other values of the caller's."""
+        snapshot = _Snapshot(self._snapshots())
+        try:
+            found = yield from steps
+            self.modified = self.modified or snapshot.changed(self.templates)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            snapshot.restore()
+            raise
+        snapshot.restore()
+        return found
 
     def numerical_steps(self, eps: float) -> Generator[Progress, None, Numerical]:
         """Measure at `eps`, or give what is cached."""
@@ -280,18 +337,10 @@ class Measurement:
         return found
 
     def _measured(self, evaluator: Evaluator, eps: float) -> Generator[Progress, None, Numerical]:
-        outputs, snapshot = self.outputs, _Snapshot(self._snapshots())
+        outputs = self.outputs
         if self.modified:
             evaluator = _restoring(evaluator)
-        try:
-            found = yield from numerical_columns(evaluator, self.templates, outputs, eps)
-            self.modified = self.modified or snapshot.changed(self.templates)
-        except GeneratorExit:  # given up between two columns, where the inputs are as they were; by now they may hold
-            raise  # other values of the caller's
-        except BaseException:
-            snapshot.restore()
-            raise
-        snapshot.restore()
+        found = yield from self._guarded_steps(numerical_columns(evaluator, self.templates, outputs, eps))
         return found
 
     def numerical(self, eps: float, progress: Callable[[Progress], None] | None = None) -> Numerical:
@@ -313,10 +362,15 @@ class Measurement:
 
     def confirm(self, eps: float) -> bool:
         """After a failure on a shortcut, measure the plain way too. True: the numbers at `eps` are others now."""
+        changed: bool = drain(self.confirm_steps(eps))
+        return changed
+
+    def confirm_steps(self, eps: float) -> Generator[Progress, None, bool]:
+        """`confirm`, one column at a time."""
         if self.settled:
             return False
         shortcut, plain = self.numerical(eps), self._chosen(eps)[1]
-        found: Numerical = drain(self._measured(plain, eps))
+        found = yield from self._measured(plain, eps)
         self._confirmed = True
         if all(_same_bits((found.jacobians[key],), (J,)) for key, J in shortcut.jacobians.items()):
             return False

@@ -154,6 +154,10 @@ class Engine(ABC):
 
         return Snapshot(restore)
 
+    def copy(self, x: Any) -> Any:
+        """A tensor of its own memory with the values, dtype and kind of the checked tensor `x`."""
+        return self.tensor(self.array(x).copy(order="K"), like=x)
+
     def precision_hint(self, x: Any) -> str:
         """Why the tensor `x` is not in double precision and what to do, where the framework has a reason of its own."""
         return ""

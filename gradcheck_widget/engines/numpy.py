@@ -29,6 +29,10 @@ class NumpyEngine(Engine):
     def tensor(self, values: Array, like: Any = None) -> Tensor:
         return Tensor(values, requires_grad=True)
 
+    def copy(self, x: Any) -> Any:
+        values = self.array(x).copy(order="K")
+        return Tensor(values, requires_grad=True) if isinstance(x, Tensor) else values
+
     def linearize(self, func: Callable[..., Any], inputs: Sequence[Any], checked: Sequence[int]) -> Linearization:
         args = _as_tensors(inputs, checked)
         outputs = _outputs(func(*args))

@@ -20,7 +20,7 @@ from torch.overrides import is_tensor_like
 from ..errors import GradcheckError
 from .base import Array, Engine, Evaluator, Linearization, Pushforward, Snapshot
 
-__all__ = ["TorchEngine", "with_parameters"]
+__all__ = ["TorchEngine"]
 
 # `except torch.autograd.gradcheck.GradcheckError` in an existing test suite catches ours too
 if not issubclass(GradcheckError, _TorchGradcheckError):
@@ -48,6 +48,9 @@ class TorchEngine(Engine):
     def tensor(self, values: Array, like: Any = None) -> Any:
         device = like.device if like is not None else None
         return torch.from_numpy(values).to(device).requires_grad_()
+
+    def copy(self, x: Any) -> Any:
+        return x.detach().clone().requires_grad_()
 
     def snapshot(self, x: Any) -> Snapshot:
         values = _values(x)
@@ -245,27 +248,3 @@ def _fully_specified(x: Any) -> Any:
         full = numbers.to_sparse(layout=x.layout, dense_dim=x.dense_dim() or None, **kwargs)
     places = (_values(full) - 1).long()
     return _rebuilt(full, dense.reshape(-1)[places]).requires_grad_(x.requires_grad)
-
-
-def with_parameters(module: torch.nn.Module, *inputs: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """A module as a function of its inputs and its parameters, for `gradcheck` and `GradcheckWidget`.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-    *inputs
-        What ``module(*inputs)`` takes.
-
-    Returns
-    -------
-    func, inputs
-        To be unpacked: ``gradcheck(*with_parameters(module, x))``. The parameters that require grad are checked too,
-        under their names.
-    """
-    parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
-
-    def call(*args: Any) -> Any:
-        *given, _ = args  # the module holds the parameters itself
-        return module(*given)
-
-    return call, (*inputs, parameters)
