@@ -240,6 +240,7 @@ def _pair(
         comparison=comparison,
         mode=mode,
         shares=shares,
+        key=key,
     ).judge(settings.atol, settings.rtol)
 
 

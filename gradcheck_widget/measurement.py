@@ -214,6 +214,12 @@ class Measurement:
         others = [x for i, x in enumerate(self.inputs) if i not in self.checked and self.engine.is_tensor(x)]
         return [self.engine.snapshot(x) for x in (*checked, *others)]
 
+    @property
+    def evaluator(self) -> Evaluator:
+        """The way of running func that the numerical side uses."""
+        evaluator = self._evaluators[0] if self._evaluators is not None else self._chosen(1e-6)[0]
+        return _restoring(evaluator) if self.modified else evaluator
+
     def _chosen(self, eps: float) -> tuple[Evaluator, Evaluator]:
         """The quickest way of running func that agrees with the plain one to the bit, and the plain one."""
         if self._evaluators is None:
@@ -304,7 +310,7 @@ class Measurement:
         return forward_columns(self.pushforward, self.templates, self.outputs)
 
     def steps(self, eps: float, *, backward: bool = True, forward: bool = False) -> Generator[Progress, None, None]:
-        """Measure all that a report at `eps` needs, one row or column at a time; what is there already takes no step."""
+        """Measure all that a report at `eps` needs, one row or column at a time; what is there takes no step."""
         if backward and "analytical" not in self.__dict__:
             self.__dict__["analytical"] = yield from self._guarded_steps(self.analytical_steps())
             self.__dict__["_second"] = yield from self._guarded_steps(self.analytical_steps())
@@ -313,8 +319,8 @@ class Measurement:
         yield from self.numerical_steps(eps)
 
     def _guarded_steps(self, steps: Generator[Progress, None, T]) -> Generator[Progress, None, T]:
-        """`guarded` for a generator. Given up between two steps, it restores nothing: the inputs are as they were, and by
-        now they may hold other values of the caller's."""
+        """`guarded` for a generator. Given up between two steps, it restores nothing: the inputs are as they were, and
+        by now they may hold other values of the caller's."""
         snapshot = _Snapshot(self._snapshots())
         try:
             found = yield from steps

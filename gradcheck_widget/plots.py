@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,15 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import Normal, withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
+from .comparison import Element
 from .report import PairReport
 
-__all__ = ["CheckFigure", "decade", "reduce_blocks"]
+__all__ = ["CheckFigure", "ElementFigure", "decade", "reduce_blocks"]
 
 Array = np.ndarray[Any, Any]
 
 PASS, FAIL, FRAME, INK, FAINT, BAND = "#2b6c99", "#b3401a", "#3b0a08", "#24303c", "#6b7783", "#e8f0f5"
-FONT = {"family": "DejaVu Sans", "size": 9, "color": INK, "parse_math": False}
+FONT: dict[str, Any] = {"family": "DejaVu Sans", "size": 9, "color": INK, "parse_math": False}
 BELOW, ABOVE = 8.0, 4.0  # decades of error / tolerance below and above 1 that the map's colours tell apart
 FRAMES = 4000  # with more failing cells than this their colour has to do
 CELLS = (150, 300)  # rows and columns that the map can show; larger Jacobians are reduced by blocks
@@ -73,17 +74,16 @@ class CheckFigure:
             )
             self.band = _ToleranceBand(self.figure.add_axes((0.605, 0.155, 0.38, 0.735)))
 
-    def update(self, pair: PairReport) -> None:
-        """Show `pair`."""
+    def update(self, pair: PairReport, chosen: Element | None = None) -> None:
+        """Show `pair`, with `chosen` (by default the worst element) ringed."""
+        if chosen is None:
+            chosen = next(iter(e for e in pair.worst(1) if e.ratio > 0), None)
         with _drawing, np.errstate(all="ignore"):
-            self.map.update(pair)
-            self.band.update(pair)
+            self.map.update(pair, chosen)
+            self.band.update(pair, chosen)
 
     def png(self) -> bytes:
-        buffer = io.BytesIO()
-        with _drawing:
-            self.figure.canvas.print_png(buffer, pil_kwargs={"compress_level": 1})  # type: ignore[attr-defined]
-        return buffer.getvalue()
+        return _png(self.figure)
 
     @staticmethod
     def alt(pair: PairReport) -> str:
@@ -92,6 +92,69 @@ class CheckFigure:
         counts = f"{pair.failing_count} of {pair.size} elements out of tolerance"
         text = f"Error map and tolerance band of {pair.name}: {counts}"
         return text + (f"; the worst is {pair.describe(worst[0])}" if worst else "")
+
+
+class ElementFigure:
+    """One element: its error against eps, where the tolerance lies, and which eps is set."""
+
+    def __init__(self, width: float = 5.2, height: float = 2.9, dpi: int = 100) -> None:
+        with _drawing:
+            self.figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white")
+            FigureCanvasAgg(self.figure)
+            axes: Any = self.figure.add_axes((0.135, 0.185, 0.845, 0.69))
+            self.axes = axes
+            _plain_axes(axes, "error against eps")
+            axes.grid(True, color="#e3e7eb", linewidth=0.8)
+            axes.set_axisbelow(True)
+            axes.set_xlabel("eps", **FONT)
+            axes.set_ylabel("|analytical - numerical|", labelpad=2, **FONT)
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: decade(v)))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: "0" if v == self.zero else decade(v)))
+            self.fill = axes.axhspan(-20, -5, color=BAND, zorder=0.5)
+            (self.tolerance,) = axes.plot([], [], color=PASS, linewidth=1.8)
+            (self.now,) = axes.plot([], [], color="black", linewidth=1.2)
+            (self.errors,) = axes.plot([], [], color=FAIL, linewidth=1.4, marker="o", markersize=4)
+            self.words = axes.text(0, 0, "tolerance", **{**FONT, "color": PASS, "size": 8.5})
+            self.zero = 0.0
+
+    def update(
+        self, analytical: complex, tolerance: float, eps: float, points: Sequence[tuple[float, complex]]
+    ) -> None:
+        """`points` are (eps, difference quotient); `tolerance` is that of the element at the present `eps`."""
+        with _drawing, np.errstate(all="ignore"):
+            steps = np.array([np.log10(h) for h, _ in points])
+            errors = np.array([abs(analytical - d) for _, d in points])
+            y = np.log10(errors)
+            finite = np.isfinite(y)
+            low = math.floor(min(y[finite].min(initial=-10), math.log10(max(tolerance, 1e-15))) - 0.5)
+            high = math.ceil(max(y[finite].max(initial=0), math.log10(max(tolerance, 1e-15))) + 0.5)
+            self.zero = low - 0.8
+            y = np.where(errors == 0, self.zero, y)
+            order = np.argsort(steps)
+            self.errors.set_data(steps[order], y[order])
+            left = min(steps.min(initial=-12), math.log10(eps)) - 0.4
+            right = max(steps.max(initial=-1), math.log10(eps)) + 0.4
+            self.axes.set_xlim(left, right)
+            self.axes.set_ylim(low - 1.4, high)
+            self.axes.xaxis.set_major_locator(FixedLocator(_decades(left, right, 6)))
+            zeros = [self.zero] if (errors == 0).any() else []
+            self.axes.yaxis.set_major_locator(FixedLocator(zeros + _decades(low, high, 6)))
+            level = math.log10(tolerance) if tolerance > 0 else low - 2
+            self.tolerance.set_data([left, right], [level, level])
+            self.fill.set_y(low - 2)
+            self.fill.set_height(level - low + 2)
+            self.now.set_data([math.log10(eps)] * 2, [low - 1.4, high])
+            self.words.set_position((left + 0.15, level + 0.12 * (high - low) / 6))
+
+    def png(self) -> bytes:
+        return _png(self.figure)
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    with _drawing:
+        figure.canvas.print_png(buffer, pil_kwargs={"compress_level": 1})  # type: ignore[attr-defined]
+    return buffer.getvalue()
 
 
 def _plain_axes(axes: Any, title: str) -> None:
@@ -163,7 +226,7 @@ class _ErrorMap:
         bar.ax.tick_params(labelsize=8.5, labelcolor=INK, length=0, pad=3)
         self.shapes: tuple[Any, ...] = ()
 
-    def update(self, pair: PairReport) -> None:
+    def update(self, pair: PairReport, chosen: Element | None) -> None:
         m, n = pair.ratio.shape
         if (pair.output_shape, pair.input_shape) != self.shapes:
             self._lay_out(pair, m, n)
@@ -182,9 +245,7 @@ class _ErrorMap:
         self.frames.set_verts(_outlines(places[:0] if len(places) > FRAMES else places, centre))
         unknown = reduce_blocks(1.0 * ~np.isfinite(pair.error), *CELLS) > 0
         self.odd.set_offsets(_cells(np.argwhere(unknown)[:4000], centre))
-        worst = pair.worst(1)[0]
-        shown = worst.ratio > 0
-        self.ring.set_offsets([[worst.column, worst.row]] if shown else np.empty((0, 2)))
+        self.ring.set_offsets(np.empty((0, 2)) if chosen is None else [[chosen.column, chosen.row]])
 
     def _lay_out(self, pair: PairReport, m: int, n: int) -> None:
         self.shapes = (pair.output_shape, pair.input_shape)
@@ -248,7 +309,7 @@ class _ToleranceBand:
     def _size_label(self, v: float, _: Any) -> str:
         return "0" if v == self.zero_x else decade(v)
 
-    def update(self, pair: PairReport) -> None:
+    def update(self, pair: PairReport, chosen: Element | None) -> None:
         if self.source is not pair.numerical:
             self._place(pair)
             self.source = pair.numerical
@@ -256,9 +317,8 @@ class _ToleranceBand:
         self.passing.set_data(*self._thinned(~failing))
         self.failing.set_data(*self._thinned(failing))
         self._draw_line(pair.comparison.atol, pair.comparison.rtol)
-        worst = pair.worst(1)
-        at = worst[0].row * pair.ratio.shape[1] + worst[0].column if worst and worst[0].ratio > 0 else None
-        self.ring.set_offsets(np.empty((0, 2)) if at is None else [[self.x[at], self.y[at]]])
+        at = 0 if chosen is None else chosen.row * pair.ratio.shape[1] + chosen.column
+        self.ring.set_offsets(np.empty((0, 2)) if chosen is None else [[self.x[at], self.y[at]]])
 
     def _place(self, pair: PairReport) -> None:
         """Positions of the points and limits of the axes: they depend on the measurement, not on the tolerances."""

@@ -61,6 +61,8 @@ class PairReport:
     shares : ndarray, shape (projections, input size), optional
         Only in fast mode, where the rows are random projections and there is one column: what each element of the input
         contributes to the analytical value. Empty if that is not known.
+    key : tuple
+        Output, checked input and part, as the `jacobians` of the measurement are numbered.
     """
 
     output: str
@@ -75,6 +77,7 @@ class PairReport:
     comparison: Comparison
     mode: str = "reverse"
     shares: Array | None = None
+    key: tuple[int, int, str] = (0, 0, "")
 
     @property
     def analytical(self) -> Array:

@@ -60,8 +60,9 @@ def test_the_band_shows_failing_points_above_its_line():
     wrong = A.copy()
     wrong[2] *= 1.1
     pair = pair_of(wrong, A)
-    band = CheckFigure().band
-    band.update(pair)
+    figure = CheckFigure()
+    figure.update(pair)
+    band = figure.band
     line = band.line.get_xydata()
     for points, above in ((band.failing, True), (band.passing, False)):
         xy = points.get_xydata()

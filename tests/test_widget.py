@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import html
+import json
 
 import ipywidgets
+import matplotlib.figure
 import numpy as np
 import pytest
 import traitlets
 
+import gradcheck_widget
 from gradcheck_widget import Function, GradcheckReport, GradcheckWidget, from_backward, gradcheck_report
 
 
@@ -253,3 +257,116 @@ def test_close_leaves_no_model_alive(x):
 
 def test_repr_reads_as_the_call(x):
     assert repr(GradcheckWidget(np.tanh, x)) == "GradcheckWidget(tanh, ..., eps=1e-06, atol=1e-05, rtol=0.001)"
+
+
+class TestElement:
+    def test_chosen_from_the_list_or_by_indices_it_is_ringed_everywhere(self, x):
+        widget = GradcheckWidget(np.tanh, x)
+        widget._index.value = "2,1 <- 0,1"
+        assert widget._element == (5, 1) and "output 0 [2, 1] &lt;- input 0" in widget._detail.value
+        ring = widget._figures[0].map.ring.get_offsets()
+        assert ring.tolist() == [[1, 5]]
+        assert "[2, 1] <- [0, 1]" in widget._worst.label
+        widget._worst.value = widget._worst.options[0][1]
+        assert widget._figures[0].map.ring.get_offsets().tolist() != [[1, 5]]
+
+    def test_shows_one_sided_differences_that_tell_a_kink(self):
+        widget = GradcheckWidget(lambda x: np.maximum(x, 0.2 * x), np.zeros(1))
+        assert "from below" in widget._detail.value
+        assert ">0.2<" in widget._detail.value and ">1<" in widget._detail.value
+
+    @pytest.mark.parametrize("text", ["7,0 <- 0,0", "0 <- 0", "x <- y", "0,0", "0,0 <- 0,-1"])
+    def test_indices_that_are_none_are_refused_with_the_rule(self, x, text):
+        widget = GradcheckWidget(np.tanh, x)
+        before = widget._element
+        widget._index.value = text
+        assert widget._element == before and widget._message.value
+
+    def test_stays_while_tolerances_and_eps_move(self, x):
+        widget = GradcheckWidget(np.tanh, x)
+        widget.select((1, 0), (1, 0))
+        widget.atol = 1e-3
+        widget.eps = 1e-4
+        assert widget._element == (2, 2) and "[1, 0]" in widget._detail.value
+        with pytest.raises(ValueError, match=r"shape \(3, 2\)"):
+            widget.select(5, 0)
+
+
+class TestTakingItAlong:
+    def test_the_call_gives_the_verdict_of_the_widget(self, x):
+        widget = GradcheckWidget(np.tanh, x, check_grad_dtypes=True)
+        widget.atol, widget.rtol = 1e-14, 0.0
+        assert widget.call == "gradcheck(tanh, inputs, eps=1e-06, atol=1e-14, rtol=0.0, check_grad_dtypes=True)"
+        with pytest.raises(gradcheck_widget.GradcheckError):
+            eval(widget.call, {"gradcheck": gradcheck_widget.gradcheck, "tanh": np.tanh, "inputs": x})
+        widget._buttons[1].click()
+        assert "atol=1e-14" in widget._call.value
+        widget.atol = 1e-5
+        assert "atol=1e-05" in widget._call.value
+
+    def test_a_saved_report_is_one_file_with_its_picture_and_one_with_its_data(self, x, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        widget = GradcheckWidget(np.tanh, x)
+        widget._buttons[2].click()
+        widget._buttons[2].click()  # overwrites nothing
+        assert sorted(p.name for p in tmp_path.iterdir()) == [
+            "gradcheck_report_1.html", "gradcheck_report_1.json", "gradcheck_report_2.html", "gradcheck_report_2.json"
+        ]  # fmt: skip
+        page = (tmp_path / "gradcheck_report_1.html").read_text()
+        assert "data:image/png;base64," in page and "<table>" in page and "http" not in page
+        assert json.loads((tmp_path / "gradcheck_report_1.json").read_text()) == widget.report.to_dict()
+        with pytest.raises(FileExistsError):
+            widget.save(tmp_path / "gradcheck_report_1")
+
+    def test_reset_goes_back_to_the_settings_it_was_made_with(self, x):
+        widget = GradcheckWidget(np.tanh, x, atol=1e-7)
+        widget.eps, widget.atol, widget.rtol = 1e-3, 1.0, 0.5
+        widget._buttons[0].click()
+        assert (widget.eps, widget.atol, widget.rtol) == (1e-6, 1e-7, 1e-3)
+        assert widget.report.atol == 1e-7
+
+
+class TestUpdate:
+    def shown(self, widget):
+        views = ("_verdict", "_picture", "_detail", "_curve", "_side", "_message")
+        return [getattr(widget, v).value for v in views] + [widget._choice.options, widget._worst.options, widget.eps,
+                widget.atol, widget.rtol, widget.passed, widget.report.to_dict(arrays=True)]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"func": np.sin},
+            {"inputs": np.ones((2, 2))},
+            {"func": lambda a, b: a @ b, "inputs": (np.ones((2, 3)), np.ones((3, 2)))},
+            {"eps": 1e-3, "atol": 0.0},
+            {"check_grad_dtypes": True},
+        ],
+        ids=["func", "inputs", "both", "settings", "flag"],
+    )
+    def test_equals_making_it_anew(self, x, changes):
+        widget = GradcheckWidget(np.tanh, x)
+        widget._index.value = "2,1 <- 0,1"
+        widget.update(**changes)
+        assert self.shown(widget) == self.shown(GradcheckWidget(**{"func": np.tanh, "inputs": x, **changes}))
+
+    @pytest.mark.parametrize("changes", [{"func": 3}, {"inputs": 3}, {"eps": -1}, {"nope": 1}])
+    def test_refused_it_leaves_the_widget_as_it_was(self, x, changes):
+        widget = GradcheckWidget(np.tanh, x)
+        before = self.shown(widget)
+        with pytest.raises((TypeError, ValueError)):
+            widget.update(**changes)
+        assert self.shown(widget) == before
+        widget.atol = 1e-3
+        assert widget.passed
+
+
+def test_hundreds_of_moves_leave_no_model_and_no_figure_behind(x):
+    widget = GradcheckWidget(np.tanh, x)
+    before = len(models())
+    gc.collect()
+    figures = sum(isinstance(o, matplotlib.figure.Figure) for o in gc.get_objects())
+    for k in range(300):
+        widget.atol = 10.0 ** -(k % 13)
+    gc.collect()
+    assert len(models()) == before
+    assert sum(isinstance(o, matplotlib.figure.Figure) for o in gc.get_objects()) == figures

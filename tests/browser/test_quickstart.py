@@ -22,8 +22,8 @@ class Ui:
         self.verdict = box.get_by_role("status")
         self.handles = box.get_by_role("slider")
         self.boxes = box.locator("input[type=text]")
-        self.choice = box.get_by_role("combobox")
-        self.image = box.locator("img")
+        self.choice = box.get_by_role("combobox").first
+        self.image = box.locator("img").first
         expect(self.verdict).to_be_visible()
         self.verdict.scroll_into_view_if_needed()
         expect(self.image).to_be_visible()
