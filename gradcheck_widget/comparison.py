@@ -10,6 +10,8 @@ import numpy as np
 
 __all__ = ["Comparison", "Element"]
 
+LEADING = 16  # so many of the worst elements are found once and kept
+
 Array = np.ndarray[Any, Any]
 
 
@@ -55,12 +57,25 @@ class Comparison:
         with np.errstate(all="ignore"):
             return np.asarray(np.where(self.analytical == self.numerical, 0.0, abs(self.analytical - self.numerical)))
 
+    def judge(self, atol: float, rtol: float) -> Comparison:
+        """The same values under other tolerances; what does not depend on them is not computed again."""
+        other = Comparison(self.analytical, self.numerical, atol, rtol)
+        for name in ("error", "_size", "_near_misses"):
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        return other
+
+    @cached_property
+    def _size(self) -> Array:
+        with np.errstate(all="ignore"):
+            size = abs(self.numerical)
+            return np.asarray(np.where(np.isfinite(size), size, 0.0))
+
     @cached_property
     def tolerance(self) -> Array:
         """``atol + rtol * abs(numerical)``; a numerical value that is not finite earns no tolerance beyond atol."""
         with np.errstate(all="ignore"):
-            size = abs(self.numerical)
-            return np.asarray(self.atol + self.rtol * np.where(np.isfinite(size), size, 0.0))
+            return np.asarray(self.atol + self.rtol * self._size)
 
     @cached_property
     def failing(self) -> Array:
@@ -102,6 +117,13 @@ class Comparison:
 
     def worst(self, k: int = 5) -> tuple[Element, ...]:
         """The `k` elements with the largest ratio, the worst first; NaN before infinity, then by error."""
+        return self._leading[:k] if 0 < k <= LEADING else self._ordered(k)
+
+    @cached_property
+    def _leading(self) -> tuple[Element, ...]:
+        return self._ordered(LEADING)
+
+    def _ordered(self, k: int) -> tuple[Element, ...]:
         flat = self.ratio.ravel()
         k = min(k, flat.size)
         if k <= 0:
@@ -124,13 +146,19 @@ class Comparison:
         """Boolean (m, n): an analytical value off by `share`, up or down, would have failed here."""
         if not (0 < share < np.inf):
             raise ValueError(f"share must be a positive number, such as 0.01 for 1 %, got {share!r}")
+        error = self._near_misses.get(share)
+        if error is None:
+            # it must fail on both sides, so the smaller error counts
+            with np.errstate(all="ignore"):
+                wrong = [self.analytical * factor for factor in (1 + share, 1 - share)]
+                error = np.fmin(*(np.where(w == self.numerical, 0.0, abs(w - self.numerical)) for w in wrong))
+            self._near_misses[share] = error
         with np.errstate(all="ignore"):
-            caught = np.ones(self.analytical.shape, bool)
-            for factor in (1 + share, 1 - share):
-                wrong = self.analytical * factor
-                error = np.where(wrong == self.numerical, 0.0, abs(wrong - self.numerical))
-                caught &= ~(error <= self.tolerance)
-        return np.asarray(caught & self.nonzero)
+            return np.asarray(~(error <= self.tolerance) & self.nonzero)
+
+    @cached_property
+    def _near_misses(self) -> dict[float, Array]:
+        return {}
 
     def detection_power(self, share: float = 0.01) -> float:
         """The share of nonzero elements on which an error of `share` (0.01: 1 %) of the value would have been seen.

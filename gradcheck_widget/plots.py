@@ -18,6 +18,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patheffects import Normal, withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter
+from PIL import Image  # matplotlib's own requirement
 
 from .comparison import Element
 from .report import PairReport
@@ -26,7 +27,7 @@ __all__ = ["CheckFigure", "ElementFigure", "decade", "reduce_blocks"]
 
 Array = np.ndarray[Any, Any]
 
-PASS, FAIL, FRAME, INK, FAINT, BAND = "#2b6c99", "#b3401a", "#3b0a08", "#24303c", "#6b7783", "#e8f0f5"
+PASS, FAIL, FRAME, INK, FAINT = "#2b6c99", "#b3401a", "#3b0a08", "#24303c", "#6b7783"
 FONT: dict[str, Any] = {"family": "DejaVu Sans", "size": 9, "color": INK, "parse_math": False}
 BELOW, ABOVE = 8.0, 4.0  # decades of error / tolerance below and above 1 that the map's colours tell apart
 FRAMES = 4000  # with more failing cells than this their colour has to do
@@ -73,17 +74,19 @@ class CheckFigure:
                 self.figure.add_axes((0.075, 0.155, 0.375, 0.735)), self.figure.add_axes((0.462, 0.155, 0.014, 0.735))
             )
             self.band = _ToleranceBand(self.figure.add_axes((0.605, 0.155, 0.38, 0.735)))
+            self._canvas = _Canvas(self.figure, [*self.map.moving, *self.band.moving])
 
     def update(self, pair: PairReport, chosen: Element | None = None) -> None:
         """Show `pair`, with `chosen` (by default the worst element) ringed."""
         if chosen is None:
             chosen = next(iter(e for e in pair.worst(1) if e.ratio > 0), None)
         with _drawing, np.errstate(all="ignore"):
-            self.map.update(pair, chosen)
-            self.band.update(pair, chosen)
+            laid_out = (self.map.update(pair, chosen), self.band.update(pair, chosen))
+            if any(laid_out):
+                self._canvas.forget()
 
     def png(self) -> bytes:
-        return _png(self.figure)
+        return self._canvas.png()
 
     @staticmethod
     def alt(pair: PairReport) -> str:
@@ -110,12 +113,15 @@ class ElementFigure:
             axes.set_ylabel("|analytical - numerical|", labelpad=2, **FONT)
             axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: decade(v)))
             axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: "0" if v == self.zero else decade(v)))
-            self.fill = axes.axhspan(-20, -5, color=BAND, zorder=0.5)
+            self.fill = axes.axhspan(-20, -5, color=PASS, alpha=0.1, lw=0, zorder=0.5)
             (self.tolerance,) = axes.plot([], [], color=PASS, linewidth=1.8)
             (self.now,) = axes.plot([], [], color="black", linewidth=1.2)
             (self.errors,) = axes.plot([], [], color=FAIL, linewidth=1.4, marker="o", markersize=4)
             self.words = axes.text(0, 0, "tolerance", **{**FONT, "color": PASS, "size": 8.5})
             self.zero = 0.0
+            moving = [self.fill, self.tolerance, self.now, self.errors, self.words]
+            self._canvas = _Canvas(self.figure, moving)
+            self._limits: tuple[Any, ...] = ()
 
     def update(
         self, analytical: complex, tolerance: float, eps: float, points: Sequence[tuple[float, complex]]
@@ -134,6 +140,10 @@ class ElementFigure:
             self.errors.set_data(steps[order], y[order])
             left = min(steps.min(initial=-12), math.log10(eps)) - 0.4
             right = max(steps.max(initial=-1), math.log10(eps)) + 0.4
+            limits = (left, right, low, high, bool((errors == 0).any()))
+            if limits != self._limits:
+                self._limits = limits
+                self._canvas.forget()
             self.axes.set_xlim(left, right)
             self.axes.set_ylim(low - 1.4, high)
             self.axes.xaxis.set_major_locator(FixedLocator(_decades(left, right, 6)))
@@ -147,14 +157,39 @@ class ElementFigure:
             self.words.set_position((left + 0.15, level + 0.12 * (high - low) / 6))
 
     def png(self) -> bytes:
-        return _png(self.figure)
+        return self._canvas.png()
 
 
-def _png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    with _drawing:
-        figure.canvas.print_png(buffer, pil_kwargs={"compress_level": 1})  # type: ignore[attr-defined]
-    return buffer.getvalue()
+class _Canvas:
+    """Draws a figure quickly: what moves is drawn anew over a kept picture of what stays (axes, ticks, labels)."""
+
+    def __init__(self, figure: Figure, moving: Sequence[Any]) -> None:
+        self._canvas: Any = figure.canvas
+        self._moving = sorted(moving, key=lambda artist: artist.zorder)
+        for artist in self._moving:
+            artist.set_animated(True)  # left out of a full draw
+        self._still: Any = None
+
+    def forget(self) -> None:
+        """The axes have changed: the next picture is drawn in full."""
+        self._still = None
+
+    def png(self) -> bytes:
+        buffer = io.BytesIO()
+        with _drawing:
+            if self._still is None:
+                self._canvas.draw()
+                self._still = self._canvas.copy_from_bbox(self._canvas.figure.bbox)
+            else:
+                self._canvas.restore_region(self._still)
+            for artist in self._moving:
+                artist.axes.draw_artist(artist)
+            image = Image.fromarray(np.asarray(self._canvas.buffer_rgba())[..., :3])
+        # 256 colours do for these pictures, and make them small and quick to compress
+        image.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(
+            buffer, "png", compress_level=1
+        )
+        return buffer.getvalue()
 
 
 def _plain_axes(axes: Any, title: str) -> None:
@@ -224,15 +259,20 @@ class _ErrorMap:
         bar.ax.yaxis.set_major_locator(FixedLocator(list(marks)))
         bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: marks.get(v, "")))
         bar.ax.tick_params(labelsize=8.5, labelcolor=INK, length=0, pad=3)
-        self.shapes: tuple[Any, ...] = ()
+        self.layout: tuple[Any, ...] = ()
+        self.moving = [self.image, self.frames, self.odd, self.ring, self.note]
 
-    def update(self, pair: PairReport, chosen: Element | None) -> None:
+    def update(self, pair: PairReport, chosen: Element | None) -> bool:
+        """Move the artists; True if the axes had to change."""
         m, n = pair.ratio.shape
-        if (pair.output_shape, pair.input_shape) != self.shapes:
+        layout = (pair.output_shape, pair.input_shape, pair.output, pair.input)
+        laid_out = layout != self.layout
+        if laid_out:
+            self.layout = layout
             self._lay_out(pair, m, n)
         if pair.size == 0:
             self.note.set_text("no elements")
-            return
+            return laid_out
         self.note.set_text("")
         reduced = reduce_blocks(pair.ratio, *CELLS)
         decades = np.log10(np.clip(reduced, 1e-300, 1e300))
@@ -246,9 +286,9 @@ class _ErrorMap:
         unknown = reduce_blocks(1.0 * ~np.isfinite(pair.error), *CELLS) > 0
         self.odd.set_offsets(_cells(np.argwhere(unknown)[:4000], centre))
         self.ring.set_offsets(np.empty((0, 2)) if chosen is None else [[chosen.column, chosen.row]])
+        return laid_out
 
     def _lay_out(self, pair: PairReport, m: int, n: int) -> None:
-        self.shapes = (pair.output_shape, pair.input_shape)
         self.image.set_extent((-0.5, max(n, 1) - 0.5, max(m, 1) - 0.5, -0.5))
         self.axes.set_xlim(-0.5, max(n, 1) - 0.5)
         self.axes.set_ylim(max(m, 1) - 0.5, -0.5)
@@ -289,7 +329,7 @@ class _ToleranceBand:
         axes.set_ylabel("|analytical - numerical|", labelpad=2, **FONT)
         axes.yaxis.set_major_formatter(FuncFormatter(self._error_label))
         axes.xaxis.set_major_formatter(FuncFormatter(self._size_label))
-        (self.fill,) = axes.fill([0], [0], color=BAND, zorder=0.5)
+        (self.fill,) = axes.fill([0], [0], color=PASS, alpha=0.1, lw=0, zorder=0.5)
         (self.line,) = axes.plot([], [], color=PASS, linewidth=1.8, zorder=2)
         (self.corner,) = axes.plot([], [], color=PASS, linewidth=0.8, linestyle=":", zorder=1)
         (self.passing,) = axes.plot([], [], linestyle="", marker="o", markersize=3, color=PASS, alpha=0.75, mew=0)
@@ -301,6 +341,10 @@ class _ToleranceBand:
         self.rails = axes.text(0.99, 0.07, "", transform=axes.transAxes, ha="right", va="bottom",
                                **{**FONT, "color": FAINT, "size": 8})  # fmt: skip
         self.source: Any = None
+        self.layout: tuple[Any, ...] = ()
+        self.moving = [
+            self.fill, self.line, self.corner, self.passing, self.failing, self.ring, *self.words, self.rails
+        ]  # fmt: skip
         self.x = self.y = np.empty(0)
 
     def _error_label(self, v: float, _: Any) -> str:
@@ -309,19 +353,23 @@ class _ToleranceBand:
     def _size_label(self, v: float, _: Any) -> str:
         return "0" if v == self.zero_x else decade(v)
 
-    def update(self, pair: PairReport, chosen: Element | None) -> None:
-        if self.source is not pair.numerical:
-            self._place(pair)
-            self.source = pair.numerical
+    def update(self, pair: PairReport, chosen: Element | None) -> bool:
+        """Move the artists; True if the axes had to change."""
+        laid_out = self.source is not pair.numerical and self._place(pair)
+        self.source = pair.numerical
         failing = pair.failing.ravel()
         self.passing.set_data(*self._thinned(~failing))
         self.failing.set_data(*self._thinned(failing))
         self._draw_line(pair.comparison.atol, pair.comparison.rtol)
         at = 0 if chosen is None else chosen.row * pair.ratio.shape[1] + chosen.column
         self.ring.set_offsets(np.empty((0, 2)) if chosen is None else [[self.x[at], self.y[at]]])
+        return laid_out
 
-    def _place(self, pair: PairReport) -> None:
-        """Positions of the points and limits of the axes: they depend on the measurement, not on the tolerances."""
+    def _place(self, pair: PairReport) -> bool:
+        """Positions of the points and limits of the axes; True if the limits changed.
+
+        They depend on the measurement, not on the tolerances.
+        """
         size, error = abs(pair.numerical).ravel(), pair.error.ravel()
         x, y = np.log10(size), np.log10(error)
         finite = np.isfinite(x)
@@ -336,15 +384,19 @@ class _ToleranceBand:
         has_zero_x, has_odd = bool((size == 0).any()), bool((~np.isfinite(error)).any())
         self.x = np.where(size == 0, self.zero_x, np.where(finite, x, high))
         self.y = np.where(error == 0, self.zero_y, np.where(np.isfinite(error), y, self.odd_y))
-        self.low, self.high = low, high
+        layout = (low, high, bottom, top, has_zero_x, has_odd)
+        zeros = int(np.count_nonzero(error == 0))
+        self.rails.set_text(f"error exactly 0: {zeros:,} of {error.size:,}" if zeros else "")
+        if layout == self.layout:
+            return False
+        self.layout = layout
         self.axes.set_xlim(low - (1.5 if has_zero_x else 0), high)
         self.axes.set_ylim(bottom - 2.3, top + (2.3 if has_odd else 0))
         self.axes.xaxis.set_major_locator(FixedLocator(([self.zero_x] if has_zero_x else []) + _decades(low, high, 6)))
         self.axes.yaxis.set_major_locator(
             FixedLocator([self.zero_y, *_decades(bottom, top, 9)] + ([self.odd_y] if has_odd else []))
         )
-        zeros = int(np.count_nonzero(error == 0))
-        self.rails.set_text(f"error exactly 0: {zeros:,} of {error.size:,}" if zeros else "")
+        return True
 
     def _thinned(self, chosen: Array) -> tuple[Array, Array]:
         """The chosen points, one for each cell of a fine raster: the picture is the same, and quick."""

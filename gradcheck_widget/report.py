@@ -154,7 +154,7 @@ class PairReport:
         """The same Jacobians under other tolerances."""
         if not self.differentiable:
             atol = rtol = 0.0
-        return replace(self, comparison=Comparison(self.analytical, self.numerical, atol, rtol))
+        return replace(self, comparison=self.comparison.judge(atol, rtol))
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,10 +218,16 @@ class GradcheckReport:
 
     def detected_count(self, share: float = 0.01) -> tuple[int, int]:
         """On how many elements an error of `share` would have been seen, and how many are not 0."""
-        return (
-            sum(int(np.count_nonzero(p.comparison.detected(share))) for p in self.pairs),
-            sum(int(np.count_nonzero(p.comparison.nonzero)) for p in self.pairs),
-        )
+        if share not in self._detected:
+            self._detected[share] = (
+                sum(int(np.count_nonzero(p.comparison.detected(share))) for p in self.pairs),
+                sum(int(np.count_nonzero(p.comparison.nonzero)) for p in self.pairs),
+            )
+        return self._detected[share]
+
+    @cached_property
+    def _detected(self) -> dict[float, tuple[int, int]]:
+        return {}
 
     def detection_power(self, share: float = 0.01) -> float:
         """Share of all nonzero elements on which an error of `share` (0.01: 1 %) would have been seen."""
