@@ -185,10 +185,7 @@ class _Canvas:
             for artist in self._moving:
                 artist.axes.draw_artist(artist)
             image = Image.fromarray(np.asarray(self._canvas.buffer_rgba())[..., :3])
-        # 256 colours do for these pictures, and make them small and quick to compress
-        image.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(
-            buffer, "png", compress_level=1
-        )
+        image.save(buffer, "png", compress_level=1)
         return buffer.getvalue()
 
 

@@ -128,11 +128,12 @@ class GradcheckWidget(VBox):
             tooltip="which output with respect to which input the pictures show",
         )  # fmt: skip
         self._worst = Dropdown(
-            description="element", layout=Layout(width="auto", flex="1 1 auto"), style={"description_width": "62px"},
+            description="element", layout=Layout(width="auto"), style={"description_width": "62px"},
             tooltip="the worst elements of this Jacobian, the worst first; the chosen one is ringed in the pictures",
         )  # fmt: skip
         self._index = Text(
-            continuous_update=False, placeholder="2,1 <- 0,3", layout=Layout(width="110px", flex="0 0 auto"),
+            description="indices", continuous_update=False, placeholder="2,1 <- 0,3",
+            layout=Layout(width="auto"), style={"description_width": "62px"},
             tooltip="choose an element by its indices: those of the output, an arrow, those of the input",
         )  # fmt: skip
         self._buttons = [
@@ -151,8 +152,10 @@ class GradcheckWidget(VBox):
         self._message = HTML(layout=none)
         self._picture, self._detail, self._curve, self._side = (HTML(layout=Layout(width="100%")) for _ in range(4))
         sliders = VBox([s.view for s in self._settings], layout=Layout(flex="5 1 300px"))
-        element = HBox([self._worst, self._index], layout=Layout(width="100%"))
-        beside = VBox([self._choice, element, HBox(self._buttons)], layout=Layout(flex="5 1 340px", overflow="hidden"))
+        beside = VBox(
+            [self._choice, self._worst, self._index, HBox(self._buttons, layout=Layout(flex_flow="row wrap"))],
+            layout=Layout(flex="5 1 340px", overflow="hidden"),
+        )
         self.children = (
             self._verdict,
             HBox([sliders, beside], layout=Layout(width="100%", flex_flow="row wrap")),
@@ -264,7 +267,9 @@ class GradcheckWidget(VBox):
                 shown = clock
                 rate = (step.done - first[1].done) / (clock - first[0]) if clock > first[0] else 0
                 left = (step.total - step.done) / rate if rate > 0 else 0.0
-                self._show_progress(step, left if rate > 0 else clock - begin)
+                with self._lock:
+                    if self._wanted is wanted:
+                        self._show_progress(step, left if rate > 0 else clock - begin)
 
         try:
             while not stopped() and self._wanted is wanted:
@@ -272,8 +277,9 @@ class GradcheckWidget(VBox):
                     break
         finally:
             steps.close()
-            if self._wanted is wanted:
-                self._progress.layout.visibility = "hidden"
+            with self._lock:
+                if self._wanted is wanted:
+                    self._progress.layout.visibility = "hidden"
 
     def _show_progress(self, step: Progress, left: float) -> None:
         self._bar.value = step.done / max(step.total, 1)

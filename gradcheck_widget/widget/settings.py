@@ -33,15 +33,18 @@ class Setting:
         low, high = RANGE[name]
         tip = f"{name}: {EXPLAIN[name]}"
         self.slider = FloatLogSlider(
-            base=10, min=low, max=high, step=STEP, description=name, readout=False, continuous_update=True,
-            layout=Layout(width="auto", flex="1 1 auto", min_width="120px"), style={"description_width": "34px"},
-            tooltip=tip,
+            base=10, min=low, max=high, step=STEP, readout=False, continuous_update=True,
+            layout=Layout(width="auto", flex="1 1 auto", min_width="120px"), tooltip=tip,
         )  # fmt: skip
-        self.box = Text(continuous_update=False, tooltip=tip, layout=Layout(width="96px", flex="0 0 auto"))
+        # the box has the label: a slider cannot be named for a screen reader
+        self.box = Text(
+            description=name, continuous_update=False, tooltip=tip, style={"description_width": "34px"},
+            layout=Layout(width="136px", flex="0 0 auto"),
+        )  # fmt: skip
         self.show()
         self.slider.observe(self._moved, "value")
         self.box.observe(self._typed, "value")
-        self.view = HBox([self.slider, self.box], layout=Layout(width="100%", align_items="center"))
+        self.view = HBox([self.box, self.slider], layout=Layout(width="100%", align_items="center"))
 
     @property
     def value(self) -> float:
