@@ -89,7 +89,7 @@ class Measurement:
         tree = as_tuple(inputs)
         self.engine: Engine = find_engine(tree, engine)
         self.masked, self.backward = masked, backward
-        parts = [self.engine.flatten(x) for x in tree]
+        parts = [self._leaves(x) for x in tree]
         self.inputs = tuple(x for leaves, _, _ in parts for x in leaves)
         self.owners = tuple(i for i, (leaves, _, _) in enumerate(parts) for _ in leaves)
         names = tuple(labels) or _parameter_names(func, len(tree)) or ("",) * len(tree)
@@ -113,6 +113,13 @@ class Measurement:
         self._evaluators: tuple[Evaluator, Evaluator] | None = None  # see `_chosen`
         self._numerical: OrderedDict[float, Numerical] = OrderedDict()
         self._confirmed = False
+
+    def _leaves(self, x: Any) -> tuple[list[Any], list[str], Callable[[Sequence[Any]], Any]]:
+        """`Engine.flatten`; what holds no tensor is left whole, so that func gets the very object that was passed."""
+        leaves, paths, rebuild = self.engine.flatten(x)
+        if any(self.engine.is_tensor(leaf) for leaf in leaves):
+            return leaves, paths, rebuild
+        return [x], [""], lambda given: given[0]
 
     def _warn_of_low_precision(self, stacklevel: int) -> None:
         for i, t in zip(self.checked, self.templates, strict=True):

@@ -11,7 +11,7 @@ that is slow to run can be handed over as ``jax.jit(func)``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.experimental
@@ -23,6 +23,7 @@ from .base import Array, Engine, Evaluator, Linearization, Pushforward, Snapshot
 
 __all__ = ["JaxEngine"]
 
+T = TypeVar("T", bound=Callable[..., Any])
 _jax: Any = jax  # for names that its stubs lack
 _enable_x64 = _jax.enable_x64 if hasattr(jax, "enable_x64") else _jax.experimental.enable_x64
 
@@ -38,10 +39,10 @@ class JaxEngine(Engine):
         return _is_inexact(x)
 
     def array(self, x: Any) -> Array:
-        return np.array(_host(x), order="C")  # a copy: two arrays may have one buffer, which nobody can write to
+        return np.array(_host(x))  # a copy: two arrays may have one buffer, which nobody can write to
 
     def tensor(self, values: Array, like: Any = None) -> Any:
-        return _placed(values, values.dtype, like)
+        return _in_double([values])(_placed)(values, values.dtype, like)
 
     def snapshot(self, x: Any) -> Snapshot:
         return Snapshot(lambda: False)  # no bit of it can change
@@ -57,13 +58,21 @@ class JaxEngine(Engine):
 
     # -- reverse mode -------------------------------------------------------------------------------------
     def linearize(self, func: Callable[..., Any], inputs: Sequence[Any], checked: Sequence[int]) -> Linearization:
-        args, paths = _copies(inputs), []  # type: ignore[var-annotated]
-        outputs, vjp = jax.vjp(_of_leaves(func, args, checked, paths), *(args[i] for i in checked))
-        zeros = [jnp.zeros_like(o) if _is_inexact(o) else np.zeros(o.shape, jax.dtypes.float0) for o in outputs]
+        in_double, paths = _in_double(inputs), []  # type: ignore[var-annotated]
+
+        @in_double
+        def recorded() -> Any:
+            args = _copies(inputs)
+            outputs, vjp = jax.vjp(_of_leaves(func, args, checked, paths), *(args[i] for i in checked))
+            zeros = [jnp.zeros_like(o) if _is_inexact(o) else np.zeros(o.shape, jax.dtypes.float0) for o in outputs]
+            return outputs, vjp, zeros
+
+        outputs, vjp, zeros = recorded()
 
         def cotangent(k: int, g: Array) -> Any:
             return _placed(np.conj(g), outputs[k].dtype)
 
+        @in_double
         def pullback(cotangents: Mapping[int, Array | None]) -> list[Array | None]:
             given = [cotangents.get(k) for k in range(len(outputs))]
             return [
@@ -71,6 +80,7 @@ class JaxEngine(Engine):
                 for g in vjp([zeros[k] if g is None else cotangent(k, g) for k, g in enumerate(given)])
             ]
 
+        @in_double
         def batched(k: int, cotangents: Array) -> list[Array | None]:
             gradients = _vmapped(lambda g: vjp([*zeros[:k], g, *zeros[k + 1 :]]), cotangent(k, cotangents))
             return [np.conj(_host(g)) for g in gradients]
@@ -98,6 +108,7 @@ class JaxEngine(Engine):
         tensors = [i for i, x in enumerate(inputs) if self.is_tensor(x)]
         held: dict[int, bytes | None] = {}  # what args are made of
 
+        @_in_double(inputs)
         def run() -> tuple[Array, ...]:
             for i in tensors:
                 now = buffers[i].tobytes() if i in buffers else None
@@ -132,10 +143,12 @@ class JaxEngine(Engine):
         def tangent(n: int, values: Array) -> Any:
             return _placed(values, inputs[checked[n]].dtype)
 
+        @_in_double(inputs)
         def push(tangents: Mapping[int, Array]) -> list[Array | None]:
             found = tangents_at({n: tangent(n, t) for n, t in tangents.items()})
             return [None if t.dtype == jax.dtypes.float0 else _host(t) for t in found]
 
+        @_in_double(inputs)
         def batched(n: int, tangents: Array) -> list[Array | None]:
             def one(t: Any) -> list[Any]:  # None, which is no leaf, where no tangent flows
                 return [None if o.dtype == jax.dtypes.float0 else o for o in tangents_at({n: t})]
@@ -199,14 +212,27 @@ def _placed(values: Array, dtype: Any, like: Any = None) -> Any:
     """A new array that holds a copy of `values`, on the devices of `like` and as weakly typed."""
     values = np.array(values, dtype)  # device_put may keep and show the memory it is given
     sharding = None
-    if like is not None and getattr(like, "committed", True):
+    if like is not None and like._committed:  # an array that is not goes where the others are
         sharding = like.sharding if like.shape == values.shape or len(like.devices()) == 1 else None
-    if values.dtype.itemsize == 8 << (values.dtype.kind == "c") and not _jax.config.jax_enable_x64:
-        with _enable_x64(True):  # the array was made where it was on
-            x = jax.device_put(values, sharding)
-    else:
-        x = jax.device_put(values, sharding)
+    x = jax.device_put(values, sharding)
     return like.at[...].set(x) if like is not None and like.shape == x.shape and like.weak_type else x
+
+
+def _in_double(inputs: Sequence[Any]) -> Callable[[T], T]:
+    """Let a function run with 64-bit types on if `inputs` have some: the switch may have been on where they were made
+    and be off here, in another thread or outside of a `with` block."""
+    wide = any(getattr(x, "dtype", None) in (np.float64, np.complex128) for x in inputs)
+
+    def decorate(function: Any) -> Any:
+        def call(*args: Any) -> Any:
+            if not wide or _jax.config.jax_enable_x64:
+                return function(*args)
+            with _enable_x64(True):
+                return function(*args)
+
+        return call
+
+    return decorate
 
 
 def _vmapped(function: Callable[[Any], Any], stacked: Any) -> Any:
