@@ -2,7 +2,7 @@
 
 With random signs u (an element for each of the input) and v (for each of the output), a right gradient satisfies
 
-    v . (f(x + eps u) - f(x - eps u)) / (2 eps)  =  (J^T v) . u
+    v . (f(x + h u) - f(x - h u)) / (2 h)  =  (J^T v) . u,    h = eps / |u|
 
 for two runs of func and one of its backward, whatever the sizes. Signs, and not positive numbers, so that the sum does
 not outgrow the share of one column. Several such pairs are drawn, from a generator that can be seeded.
@@ -90,11 +90,16 @@ def project(
 
 
 def _slope(evaluator: Evaluator, i: int, u: Array, eps: float, kept: Sequence[int]) -> dict[int, Array]:
-    """Central difference of all outputs along the direction `u` of input i."""
+    """Central difference of all outputs along the direction `u` of input i.
+
+    The whole step has length eps, so that it stays as near to the point as that of a single element does.
+    """
     buffer = evaluator.buffers[i]
     original = buffer.copy()
     places = evaluator.positions[i] if evaluator.positions else None
-    step = (eps * (u if places is None else u.reshape(-1)[places].reshape(buffer.shape))).astype(buffer.dtype)
+    length = float(np.linalg.norm(u)) or 1.0
+    unit = (u if places is None else u.reshape(-1)[places].reshape(buffer.shape)) / length
+    step = (eps * unit).astype(buffer.dtype)
     try:
         buffer[...] = original - step
         values = evaluator.run()
@@ -102,7 +107,7 @@ def _slope(evaluator: Evaluator, i: int, u: Array, eps: float, kept: Sequence[in
         buffer[...] = original + step
         high = evaluator.run()
         with np.errstate(all="ignore"):
-            return {k: (high[k].astype(_wide(high[k])) - low[k]) / (2 * eps) for k in kept}
+            return {k: (high[k].astype(_wide(high[k])) - low[k]) * (length / (2 * eps)) for k in kept}
     finally:
         buffer[...] = original
 

@@ -1,8 +1,9 @@
-"""Mistakes that people made: each file of cases/ is a NumPy pair with the verdict that a user must get.
+"""Mistakes that people made: each file of cases/ is a function with the verdict that a user must get.
 
-FUNC is ``(forward(*inputs) -> out, backward(grad_out, *inputs) -> gradients)``. CAUSE names the mistake; WRT, where
-set, the inputs that are checked; REFUSED, where set, the exception that refuses the inputs. Each of VARIANTS changes
-FUNC, the inputs or the settings, and has a verdict of its own.
+FUNC is a NumPy pair ``(forward(*inputs) -> out, backward(grad_out, *inputs) -> gradients)`` or a function of torch
+tensors. CAUSE names the mistake; WRT, where set, the inputs of a pair that are checked; REFUSED, where set, the
+exception that refuses the inputs, or that the function itself raises. Each of VARIANTS changes FUNC, the inputs or the
+settings, and has a verdict of its own.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ def load(path: Path) -> ModuleType:
 
 
 def verdict(case: ModuleType, func: Any = None, inputs: Any = None, check: Any = None, **words: str) -> str:
-    forward, backward = func or case.FUNC
+    func = func or case.FUNC
     values = (inputs or case.make_inputs)()
-    wrt = getattr(case, "WRT", range(len(values)))
-    pair = from_backward(lambda *xs: (forward(*xs), xs), lambda g, xs: backward(g, *xs))
+    if isinstance(func, tuple):
+        forward, backward = func
+        wrt = getattr(case, "WRT", range(len(values)))
+        func = from_backward(lambda *xs: (forward(*xs), xs), lambda g, xs: backward(g, *xs))
+        values = [x if i in wrt else Tensor(x) for i, x in enumerate(values)]
     try:
-        gradcheck(pair, [x if i in wrt else Tensor(x) for i, x in enumerate(values)], **(check or {}))
+        gradcheck(func, values, **(check or {}))
     except (GradcheckError, getattr(case, "REFUSED", GradcheckError)):
         return "fail"
     return "pass"
@@ -58,4 +62,4 @@ def test_a_mistake_gets_the_verdict_it_must_get(path, variant, expected):
 
 def test_the_cases_hold_both_verdicts():
     assert {load(path).EXPECT for path in PATHS} == {"pass", "fail"}
-    assert len(PATHS) == 30
+    assert len(PATHS) == 50

@@ -239,4 +239,5 @@ def _vmapped(function: Callable[[Any], Any], stacked: Any) -> Any:
     try:
         return jax.vmap(function)(stacked)
     except Exception as error:
-        raise RuntimeError(f"jax.vmap cannot batch the derivative of func: {type(error).__name__}: {error}") from error
+        why = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise RuntimeError(f"jax.vmap cannot batch the derivative of func: {why}") from error

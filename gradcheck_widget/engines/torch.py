@@ -191,7 +191,7 @@ def _host(x: Any) -> Array:
 
 
 def _like(values: Array, x: Any) -> Any:
-    return torch.from_numpy(np.ascontiguousarray(values)).to(device=x.device, dtype=x.dtype)
+    return torch.from_numpy(np.asarray(values, order="C")).to(device=x.device, dtype=x.dtype)
 
 
 def _shares(buffer: Array, values: Any) -> bool:
