@@ -161,7 +161,11 @@ def _stencil(x: Array, direction: str, eps: float) -> tuple[Array, Array, Array,
     with np.errstate(all="ignore"):
         low -= step
         high += step
-        return down, up, (high - low).astype(np.float64), (up == flat) | (down == flat)
+        taken = (high - low).astype(np.float64)
+    # an infinite value stays where it is by nature, not because the step is too small: its slope is 0 / (2 eps)
+    finite = np.isfinite(flat)
+    taken[~finite] = 2 * eps
+    return down, up, taken, finite & ((up == flat) | (down == flat))
 
 
 def _stencil_values(
@@ -337,6 +341,11 @@ def forward_columns(
                         f"gradcheck was pushing forward a unit tangent at {element_name(x.name, x.shape, j)}"
                     )
                     raise
+                if len(found) != len(outputs):
+                    raise GradcheckError(
+                        f"func returned {len(found)} outputs in forward mode and {len(outputs)} otherwise: it must "
+                        "return the same ones"
+                    )
                 for k in kept:
                     t = found[k]
                     if t is None:

@@ -6,6 +6,7 @@ Measuring runs the user's code and depends on eps alone; judging (`comparison`) 
 from __future__ import annotations
 
 import inspect
+import reprlib
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -17,6 +18,7 @@ import numpy as np
 
 from .engines import Engine, Evaluator, Linearization, find_engine
 from .engines.base import Array, Pushforward, Snapshot, overlapping
+from .errors import OutputChanged
 from .jacobians import Key, Numerical, Progress, Template, analytical_rows, drain, forward_columns, numerical_columns
 from .projections import Projected, project
 
@@ -85,7 +87,9 @@ class Measurement:
         stacklevel: int | None = 2,
     ) -> None:
         if not callable(func):
-            raise TypeError(f"func must be callable, got {func!r}")
+            got = _kind(func) if hasattr(func, "dtype") else reprlib.repr(func)
+            hint = ": func comes first, then inputs" if callable(inputs) else ""
+            raise TypeError(f"func must be callable, got {got}{hint}")
         tree = as_tuple(inputs)
         self.engine: Engine = find_engine(tree, engine)
         self.masked, self.backward = masked, backward
@@ -101,7 +105,8 @@ class Measurement:
         is_tensor, requires_grad = self.engine.is_tensor, self.engine.requires_grad
         self.checked = tuple(i for i, x in enumerate(self.inputs) if is_tensor(x) and requires_grad(x))
         if not self.checked:
-            raise ValueError(_nothing_to_check(self.inputs))
+            paths = [path for _, paths, _ in parts for path in paths]
+            raise ValueError(self._nothing_to_check(paths, named=engine is not None))
         self.templates = tuple(
             Template(a.shape, a.dtype, _input_name(self.owners[i], self.labels[i]))
             for i, a in ((i, self.engine.array(self.inputs[i])) for i in self.checked)
@@ -120,6 +125,30 @@ class Measurement:
         if any(self.engine.is_tensor(leaf) for leaf in leaves):
             return leaves, paths, rebuild
         return [x], [""], lambda given: given[0]
+
+    def _nothing_to_check(self, paths: Sequence[str], named: bool) -> str:
+        """What the inputs are, and what to do. `named`: the caller chose the engine."""
+        engine, inputs = self.engine, self.inputs
+        kinds = [f"input {i}{path} is {_kind(x)}" for i, path, x in zip(self.owners, paths, inputs, strict=True)]
+        more = f"; ... and {len(kinds) - 6} more" if len(kinds) > 6 else ""
+        if engine.is_tensor(np.zeros(1)):
+            remedy = "Pass a float64 or complex128 NumPy array" + (
+                ", or Tensor(x, requires_grad=True)" if engine.name == "numpy" else ""
+            )
+            if named:
+                remedy += f", or name another engine than {engine.name}"
+            elif any(type(x).__module__.partition(".")[0] not in ("builtins", "numpy", __package__) for x in inputs):
+                remedy += ". Tensors of another library need an engine that knows them: engine=..."
+        elif not any(map(engine.is_tensor, inputs)):
+            remedy = f"The engine that was named takes tensors of {engine.name}: pass such, or name another engine"
+        elif any(hasattr(x, "requires_grad_") and _is_inexact(x) for x in inputs):
+            remedy = "Call requires_grad_() on what is to be checked"
+        else:
+            remedy = "Integers have no derivative: convert what is to be checked to float64"
+        return (
+            "gradcheck expects at least one input tensor to require gradient, but none of them does: "
+            f"{'; '.join(kinds[:6]) or 'there are no inputs'}{more}. {remedy}"
+        )
 
     def _warn_of_low_precision(self, stacklevel: int) -> None:
         for i, t in zip(self.checked, self.templates, strict=True):
@@ -364,7 +393,7 @@ class Measurement:
     def projected(self, eps: float, rng: np.random.Generator, *, forward: bool) -> Projected:
         """Random projections of the Jacobians at `eps`, measured the plain way."""
         plain = self._chosen(eps)[1]
-        evaluator = _restoring(plain) if self.modified else plain
+        evaluator = _steady(_restoring(plain) if self.modified else plain, self.outputs)
         reverse, push = (None, self.pushforward) if forward else (self.linearization, None)
         return self.guarded(lambda: project(evaluator, reverse, push, self.templates, self.outputs, eps, rng))
 
@@ -442,6 +471,18 @@ def _restoring(evaluator: Evaluator) -> Evaluator:
     return replace(evaluator, run=run)
 
 
+def _steady(evaluator: Evaluator, outputs: Sequence[Template]) -> Evaluator:
+    """Raise `OutputChanged` where `outputs` do not describe the results: these would be broadcast, or left out."""
+
+    def run() -> tuple[Array, ...]:
+        values = evaluator.run()
+        if [(v.shape, v.dtype) for v in values] != [(o.shape, o.dtype) for o in outputs]:
+            raise OutputChanged("Expected `func` to return outputs with the same shape and dtype: they changed")
+        return values
+
+    return replace(evaluator, run=run)
+
+
 def _same_bits(a: Sequence[Array], b: Sequence[Array]) -> bool:
     return len(a) == len(b) and all(
         x.dtype == y.dtype and x.shape == y.shape and (x.tobytes() == y.tobytes() or _same_long_doubles(x, y))
@@ -486,14 +527,6 @@ def _on_leaves(func: Callable[..., Any], parts: Sequence[tuple[int, Callable[...
     return call
 
 
-def _nothing_to_check(inputs: Sequence[Any]) -> str:
-    kinds = "; ".join(f"input {i} is {_kind(x)}" for i, x in enumerate(inputs))
-    return (
-        "gradcheck expects at least one input tensor to require gradient, but none of them does: "
-        f"{kinds or 'there are no inputs'}. Pass a float64 or complex128 NumPy array, or Tensor(x, requires_grad=True)"
-    )
-
-
 def _kind(x: Any) -> str:
     module, name = type(x).__module__.partition(".")[0], type(x).__qualname__
     text = name if module in ("builtins", "numpy", __package__) else f"{module}.{name}"
@@ -501,3 +534,8 @@ def _kind(x: Any) -> str:
     if dtype is not None:
         text += f" of {dtype}"
     return text + " that does not require grad" * (getattr(x, "requires_grad", True) is False)
+
+
+def _is_inexact(x: Any) -> bool:
+    """By the name of its dtype, whosever it is."""
+    return any(kind in str(getattr(x, "dtype", "")) for kind in ("float", "complex"))

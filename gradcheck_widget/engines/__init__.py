@@ -33,7 +33,7 @@ def find_engine(inputs: Sequence[Any], engine: str | Engine | None = None) -> En
     ValueError
         If there is no engine of this name.
     ImportError
-        If its framework is not installed.
+        If its framework is not installed, or cannot be imported.
     TypeError
         If `inputs` hold tensors of several frameworks.
     """
@@ -51,12 +51,19 @@ def find_engine(inputs: Sequence[Any], engine: str | Engine | None = None) -> En
     return _load(next(iter(found), "numpy"))
 
 
-def _load(name: str) -> Engine:
+def _load(name: Any) -> Engine:
+    if not isinstance(name, str) or name not in ENGINES:
+        hint = f": pass an instance, {name.__name__}()" if isinstance(name, type) and issubclass(name, Engine) else ""
+        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, or an Engine; got {name!r}{hint}")
     if name not in _loaded:
-        if name not in ENGINES:
-            raise ValueError(f"engine must be one of {', '.join(ENGINES)}, or an Engine; got {name!r}")
         module, cls = ENGINES[name]
-        _loaded[name] = getattr(importlib.import_module(f"{__name__}.{module}"), cls)()
+        try:
+            found = importlib.import_module(f"{__name__}.{module}")
+        except ImportError as error:
+            missing = isinstance(error, ModuleNotFoundError) and error.name == name
+            what = f"is not installed: pip install {name}" if missing else f"cannot be imported: {error}"
+            raise ImportError(f"engine={name!r} needs the package {name}, which {what}", name=name) from error
+        _loaded[name] = getattr(found, cls)()
     return _loaded[name]
 
 

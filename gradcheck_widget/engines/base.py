@@ -68,7 +68,8 @@ class Evaluator:
     Attributes
     ----------
     buffers : tuple of ndarray
-        One for each checked input; the caller's own memory wherever that can be written.
+        One for each checked input; the caller's own memory wherever that can be written. An input that is given twice
+        has one buffer, if its framework takes it for one variable.
     run : callable
         ``run() -> tuple of ndarray`` evaluates at the present contents of `buffers`. Results may alias a buffer.
     plain : bool
@@ -126,12 +127,12 @@ class Engine(ABC):
         `masked`: move only the specified elements of sparse inputs.
         """
 
-    @abstractmethod
     def gradient(self, func: Callable[..., Any], checked: Sequence[int], count: int) -> Callable[..., Any]:
-        """``g(*inputs, *grad_outputs)``: the vjp of `func`, itself differentiable, for `gradgradcheck`.
+        """``g(*inputs, *grad_outputs)``: the vjp of `func`, itself differentiable, for `gradgradcheck` alone.
 
         `count` is the number of inputs of `func`; inputs on which no output depends give no result.
         """
+        raise NotImplementedError(f"the {self.name} engine has no second derivatives")
 
     def pushforward(self, func: Callable[..., Any], inputs: Sequence[Any], checked: Sequence[int]) -> Pushforward:
         """Forward mode; only asked of engines that support ``check_forward_ad``."""

@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorplay as _tensorplay
+import tensorplay
 
 from .base import Array, Engine, Evaluator, Linearization, Snapshot
 
 __all__ = ["TensorplayEngine"]
-
-tensorplay: Any = _tensorplay  # its stubs lack names that it has
 
 
 class TensorplayEngine(Engine):
@@ -50,12 +48,12 @@ class TensorplayEngine(Engine):
     def linearize(self, func: Callable[..., Any], inputs: Sequence[Any], checked: Sequence[int]) -> Linearization:
         outputs = _runner(func, inputs)()
         arrays = tuple(map(_host, outputs))
+        direct = tuple(map(_shares, arrays, outputs))
         leaves = [inputs[i] for i in checked]
-        undefined: Any = _UndefinedGrad.apply
 
         def like_output(k: int, values: Array) -> Any:
             g = tensorplay.from_numpy(np.asarray(values, order="C"))
-            return g if _shares(arrays[k], outputs[k]) else g.to(device=outputs[k].device, dtype=outputs[k].dtype)
+            return g if direct[k] else g.to(device=outputs[k].device, dtype=outputs[k].dtype)
 
         def pullback(cotangents: Mapping[int, Array | None]) -> list[Array | None]:
             outs, grads = [], []
@@ -66,7 +64,7 @@ class TensorplayEngine(Engine):
                 elif type(outputs[k].grad_fn).__name__ == "PyNode":
                     # only a Function sees None: to its own operations tensorplay gives zeros, and of a wrong shape, so
                     # that x @ y and x[0] would fail here
-                    outs.append(undefined(outputs[k]))
+                    outs.append(_UndefinedGrad.apply(outputs[k]))
                     grads.append(tensorplay.zeros_like(outputs[k]))
             if not outs:
                 return [None] * len(leaves)
@@ -110,7 +108,7 @@ class TensorplayEngine(Engine):
         yield Evaluator(tuple(buffers[id(inputs[i])] for i in checked), run, True)
 
 
-class _UndefinedGrad(_tensorplay.autograd.Function):
+class _UndefinedGrad(tensorplay.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
         return x.clone()

@@ -26,6 +26,7 @@ __all__ = ["TorchEngine"]
 if not issubclass(GradcheckError, _TorchGradcheckError):
     GradcheckError.__bases__ = (_TorchGradcheckError,)
 
+_WIDER = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
@@ -185,8 +186,8 @@ def _host(x: Any) -> Array:
         if x.layout is not torch.strided:
             x = x.to_dense()
         x = x.cpu().resolve_conj().resolve_neg()
-        if x.dtype is torch.bfloat16:  # NumPy has no such dtype
-            x = x.float()
+        if x.dtype in _WIDER:  # dtypes that NumPy does not have
+            x = x.to(_WIDER[x.dtype])
         return x.numpy()
 
 

@@ -2,13 +2,19 @@
 
 The suite knows a framework by its `Adapter` alone: how to make a tensor, a few operations, and how to write a
 derivative by hand, since only derivatives that are known to be wrong tell whether the checker sees them.
+
+    class TestMine(Conformance):
+        make = staticmethod(lambda: Adapter(engine=MyEngine(), name="mine", ...))
 """
 
 from __future__ import annotations
 
+import itertools
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -48,11 +54,16 @@ class Adapter:
         One that requires none, of floating point numbers, complex numbers or integers.
     values : callable
         The values of a tensor as an array.
-    tanh, exp, absolute, conj, real, total : callable
+    tanh, exp, absolute, conj, real, angle, total : callable
         Of one tensor; `total` is the sum of all elements. Products are written ``x * y``, also with a number.
+    detach : callable
+        The values of a tensor without its derivative.
     custom : callable
-        ``custom(forward, vjp)``: a function whose derivative is written by hand. Both are written in the operations
-        above: ``forward(x)``, and ``vjp(x, g)`` for the cotangent `g`.
+        ``custom(forward, vjp, jvp=None)``: a function whose derivative is written by hand. All are written in the
+        operations above: ``forward(x)``, ``vjp(x, g)`` for the cotangent `g` in PyTorch's convention, and, for engines
+        with forward mode, ``jvp(x, t)`` for the tangent `t`.
+    tells_detached : bool
+        Whether the engine can tell a detached output from one whose derivative is 0.
     views : mapping
         Functions that return views of a matrix, written so that they run on NumPy arrays too.
     memory : bool
@@ -75,8 +86,11 @@ class Adapter:
     absolute: Callable[[Any], Any]
     conj: Callable[[Any], Any]
     real: Callable[[Any], Any]
+    angle: Callable[[Any], Any]
     total: Callable[[Any], Any]
-    custom: Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]]
+    detach: Callable[[Any], Any]
+    custom: Callable[..., Callable[..., Any]]
+    tells_detached: bool = True
     views: Mapping[str, Callable[[Any], Any]] = field(default_factory=lambda: SLICED)
     memory: bool = True
     second: bool = True
@@ -95,8 +109,13 @@ class Adapter:
         *_, evaluator = engine.evaluators(func, inputs, range(len(inputs)))
         return evaluator
 
+    def found(self) -> Engine:
+        """The engine, as the checker finds it."""
+        return find_engine((self.tensor(X),), self.engine)
+
+    @property
     def supports(self) -> frozenset[str]:
-        return find_engine((self.tensor(X),), self.engine).supports
+        return self.found().supports
 
 
 class Counted:
@@ -134,8 +153,6 @@ def same(found: Any, expected: Any) -> None:
 
 
 class Conformance:
-    """Subclass it as ``class TestMine(Conformance)`` with ``make = staticmethod(lambda: Adapter(...))``."""
-
     make: Callable[[], Adapter]
 
     @pytest.fixture
@@ -162,7 +179,8 @@ class Conformance:
         assert a.check(a.custom(a.exp, lambda x, g: g * a.exp(x)), a.tensor(X))
 
     def test_scalars_empty_tensors_and_matrices_are_checked(self, a):
-        for values in (np.array(0.7), np.zeros((0, 3)), np.zeros(0), np.linspace(-1, 1.5, 6).reshape(2, 3)):
+        matrix = np.linspace(-1, 1.5, 6).reshape(2, 3)
+        for values in (np.array(0.7), np.zeros((0, 3)), np.zeros(0), matrix, np.asfortranarray(matrix)):
             report = a.report(a.tanh, a.tensor(values))
             assert report.passed, report.error_text()
             assert report.pairs[0].input_shape == report.pairs[0].output_shape == values.shape
@@ -240,9 +258,13 @@ class Conformance:
         assert {p.input for p in report.pairs} == {
             "input 0 p['w']", "input 0 p['b'][0]", "input 0 p['b'][1][0]", "input 1 'y'"
         }  # fmt: skip
+
+    def test_a_wrong_gradient_deep_in_nested_parameters_is_named_by_its_path(self, a):
         wrong = a.custom(a.exp, lambda x, g: g * a.exp(x) * 1.5)
-        report = a.report(lambda p, y: p["w"] * wrong(p["b"][0]) * y, inputs)
-        assert {p.input for p in report.pairs if not p.passed} == {"input 0 p['b'][0]"}
+        params = {"dense": {"kernel": a.tensor(X), "bias": a.tensor(Y)}, "name": "mlp"}
+        report = a.report(lambda params: wrong(params["dense"]["kernel"]) * params["dense"]["bias"], params)
+        assert {p.input for p in report.pairs if not p.passed} == {"input 0 params['dense']['kernel']"}
+        assert "params['dense']['kernel']" in report.error_text()
 
     def test_the_input_itself_and_views_of_it_can_be_outputs(self, a):
         values = np.linspace(-1, 1.5, 6).reshape(2, 3)
@@ -259,6 +281,15 @@ class Conformance:
         for output, index in ((0, 1), (1, 0), (1, 1)):
             same(jacobian(report, output, index), np.zeros((3, 3)))
 
+    def test_an_output_that_lost_its_derivative_fails(self, a):
+        for func in (lambda x: a.detach(x * x), lambda x: (x * x, a.exp(a.detach(x)))):
+            report = a.report(func, a.tensor(X))
+            assert not report.passed
+            assert not report.pairs[-1].passed
+            if a.tells_detached:
+                assert not report.pairs[-1].differentiable
+                assert "Numerical gradient for function expected to be zero" in report.error_text()
+
     # -- complex numbers in PyTorch's convention --------------------------------------------------------------------
     @pytest.fixture
     def c(self, a):
@@ -274,6 +305,23 @@ class Conformance:
         report = c.report(c.conj, c.tensor(Z))
         same(jacobian(report, part="real"), np.eye(3))
         same(jacobian(report, part="imag"), -1j * np.eye(3))
+        same(jacobian(c.report(c.absolute, c.tensor(Z))), np.diag(Z / abs(Z)))
+        same(jacobian(c.report(c.angle, c.tensor(Z))), np.diag(1j * Z / abs(Z) ** 2))
+        same(jacobian(c.report(c.total, c.tensor(Z)), part="imag"), np.full((1, 3), 1j))
+
+    def test_a_complex_function_of_a_real_input_has_a_real_gradient(self, c):
+        report = c.report(lambda x: c.exp(x * 1j), c.tensor(X))
+        assert report.passed, report.error_text()
+        same(jacobian(report, part="real"), np.diag(-np.sin(X)))
+        same(jacobian(report, part="imag"), np.diag(np.cos(X)))
+
+    def test_real_and_complex_outputs_stand_beside_each_other(self, c):
+        report = c.report(lambda z, x: (c.real(z) * x, z * x, c.total(x)), (c.tensor(Z), c.tensor(X)))
+        assert report.passed, report.error_text()
+        same(jacobian(report, 0, 0), np.diag(X))
+        same(jacobian(report, 0, 1), np.diag(Z.real))
+        same(jacobian(report, 1, 1, "imag"), np.diag(Z.imag))
+        same(jacobian(report, 2, 0), np.zeros((1, 3)))
 
     def test_a_derivative_without_its_conjugate_fails(self, c):
         assert c.check(c.custom(c.exp, lambda z, g: g * c.conj(c.exp(z))), c.tensor(Z))
@@ -303,10 +351,27 @@ class Conformance:
         assert gradgradcheck(lambda x: x * x * x, x, engine=a.engine)
         assert gradgradcheck(lambda x, y: a.total(a.exp(x) * y), (x, a.tensor(Y)), engine=a.engine)
         assert a.values(x).tobytes() == X.tobytes()
+        assert gradgradcheck(a.custom(lambda x: x * x * x, lambda x, g: g * x * x * 3.0), x, engine=a.engine)
         square = a.custom(lambda x: x * x, lambda x, g: g * x)
         wrong = a.custom(lambda x: x * x * x, lambda x, g: g * square(x) * 3.0)
         assert a.check(wrong, x)
         assert not gradgradcheck(wrong, x, engine=a.engine, raise_exception=False)
+
+    def test_the_side_checks_pass_on_a_right_derivative_and_see_a_careless_one(self, a):
+        assert a.check(a.tanh, a.tensor(X), check_grad_dtypes=True)
+        ignores = a.custom(lambda x: x * 2.0, lambda x, g: a.constant(np.full(3, 2.0)))
+        report = a.report(ignores, a.tensor(X), check_undefined_grad=False)
+        assert "backward not multiplied by grad_output" in report.error_text()
+        count = itertools.count()
+        unsteady = a.custom(a.exp, lambda x, g: g * a.exp(x) * (1.0 + 1e-9 * next(count)))
+        report = a.report(unsteady, a.tensor(X), check_undefined_grad=False)
+        assert "Backward is not reentrant" in report.error_text()
+        assert a.check(unsteady, a.tensor(X), check_undefined_grad=False, nondet_tol=1e-3)
+
+    def test_a_right_check_in_double_precision_warns_of_nothing(self, a):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert a.check(lambda x, y: a.total(a.tanh(x) * y), (a.tensor(X), a.tensor(Y)))
 
     def test_single_precision_warns_of_rounding(self, a):
         with pytest.warns(UserWarning, match=r"not a double precision.*float32"):
@@ -339,31 +404,74 @@ class Conformance:
                     a.check(Counted(lambda x: x * 2.0, after, throw(error)), x)
                 assert a.values(x).tobytes() == held
 
-    def test_func_runs_twice_for_each_element_and_not_more(self, a):
-        func = Counted(a.exp)
+    def test_inputs_that_func_overwrites_have_their_bits_again_whatever_follows(self, a):
+        if not a.memory:
+            pytest.skip(f"nobody can write into the tensors of {a.name}")
         x = a.tensor(X)
-        template = Template(X.shape, X.dtype, "x")
+
+        def spoil():
+            a.values(x)[...] = 7.0
+
+        def spoil_and_raise():
+            spoil()
+            raise KeyboardInterrupt
+
+        for after in range(1, 2 * X.size + 2):  # recorded, and moved down and up
+            assert not a.check(Counted(lambda x: x * 2.0, after, spoil), x, raise_exception=False)
+            assert a.values(x).tobytes() == X.tobytes()
+            with pytest.raises(KeyboardInterrupt):
+                a.check(Counted(lambda x: x * 2.0, after, spoil_and_raise), x)
+            assert a.values(x).tobytes() == X.tobytes()
+
+    @pytest.mark.parametrize("values", [X, Z], ids=["real", "complex"])
+    def test_func_runs_twice_for_each_direction_of_each_element_and_not_more(self, a, values):
+        if values.dtype.kind == "c" and not a.complex:
+            pytest.skip(f"{a.name} has no complex numbers")
+        func, x = Counted(a.exp), a.tensor(values)
+        template, runs = Template(values.shape, values.dtype, "x"), 2 * values.view(float).size
         drain(numerical_columns(a.plain(func, (x,)), (template,), (template,), 1e-6))
-        assert func.calls == 2 * X.size
+        assert func.calls == runs
         func.calls = 0
         a.check(func, x)
-        assert func.calls <= 2 * X.size + 5  # recorded once, and up to 4 runs to choose a quick way
+        assert func.calls <= runs + 5  # recorded once, and up to 4 runs to choose a quick way
+
+    def test_the_widget_measures_copies_that_are_tensors_of_their_own(self, a):
+        engine, x = a.found(), a.tensor(X)
+        for copy in (engine.copy(x), engine.tensor(X.copy(), like=x)):
+            assert engine.is_tensor(copy) and engine.requires_grad(copy)
+            assert engine.array(copy).tobytes() == X.tobytes() and engine.array(copy).dtype == X.dtype
+            assert not np.shares_memory(engine.array(copy), engine.array(x))
+
+    def test_only_tensors_are_taken_for_tensors_and_only_known_flags_are_claimed(self, a):
+        engine = a.found()
+        assert not any(map(engine.is_tensor, (None, 1.5, "x", [1.0], {"w": 1.0}, object())))
+        assert engine.supports <= set(FLAGS)
+        assert engine.is_tensor(a.tensor(X)) and engine.requires_grad(a.tensor(X))
 
     @pytest.mark.parametrize("flag", FLAGS)
     def test_a_flag_works_or_is_refused_by_name(self, a, flag):
-        right, wrong = a.tanh, a.custom(a.exp, lambda x, g: g * a.exp(x) * 1.5)
-        if flag in a.supports():
-            if flag in ("check_batched_forward_grad", "check_batched_grad") and "check_forward_ad" not in a.supports():
-                pytest.skip(f"{flag} without forward mode")
-            assert a.check(right, a.tensor(X), **FLAGS[flag])
-            assert a.check(lambda x, y: (x * y, a.total(x)), (a.tensor(X), a.tensor(Y)), **FLAGS[flag])
-            if flag == "fast_mode":
-                assert not a.check(wrong, a.tensor(X), fast_mode=True, raise_exception=False)
+        x, wrong = a.tensor(X), a.custom(a.exp, lambda x, g: g * a.exp(x) * 1.5)
+        if flag not in a.supports:
+            refused = pytest.raises(NotImplementedError, match=rf"{flag}=True is not supported by the {a.name} engine")
+            quiet, widget = partial(a.check, raise_exception=False), partial(GradcheckWidget, engine=a.engine)
+            for call in (a.check, quiet, a.report, widget):
+                with refused:
+                    call(a.tanh, x, **{flag: True})
             return
-        first = {flag: True}
-        for raise_exception in (True, False):
-            with pytest.raises(NotImplementedError, match=rf"(?s){flag}.*{a.name}"):
-                a.check(right, a.tensor(X), raise_exception=raise_exception, **first)
+        assert a.check(a.tanh, x, **FLAGS[flag])
+        assert a.check(lambda x, y: (x * y, a.total(x)), (x, a.tensor(Y)), **FLAGS[flag])
+        if flag in ("fast_mode", "check_batched_grad"):
+            assert not a.check(wrong, x, **FLAGS[flag], raise_exception=False)
+
+    def test_a_wrong_rule_of_forward_mode_is_seen_though_the_values_are_right(self, a):
+        if "check_forward_ad" not in a.supports:
+            pytest.skip(f"{a.name} has no forward mode")
+        alone = {"check_forward_ad": True, "check_backward_ad": False}
+        for factor in (1.0, 1.5):
+            func = a.custom(a.exp, lambda x, g: g * a.exp(x), lambda x, t: t * a.exp(x) * factor)
+            assert a.check(func, a.tensor(X), **alone, raise_exception=False) == (factor == 1.0)
+        with pytest.raises(GradcheckError, match="Jacobian computed with forward mode mismatch"):
+            a.check(func, a.tensor(X), **alone)
 
     def test_the_report_names_the_engine(self, a):
         assert a.report(a.tanh, a.tensor(X)).engine == a.name
