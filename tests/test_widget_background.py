@@ -56,10 +56,10 @@ def test_a_slow_measurement_returns_at_once_and_ends_in_the_background(slow):
 
 
 def test_the_first_measurement_of_a_slow_function_does_not_block_the_cell(x):
-    f = Slow(0.01)
+    f = Slow(0.05)  # 80 calls take 4 s
     begin = time.perf_counter()
     widget = GradcheckWidget(f, x)
-    assert time.perf_counter() - begin < 0.6
+    assert time.perf_counter() - begin < 3
     assert widget.report is None and not widget.passed and "no result yet" in widget._verdict.value
     assert widget.wait(20)
     assert widget.passed

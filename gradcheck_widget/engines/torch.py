@@ -109,18 +109,21 @@ class TorchEngine(Engine):
         self, func: Callable[..., Any], inputs: Sequence[Any], checked: Sequence[int], masked: bool = False
     ) -> Iterator[Evaluator]:
         own = list(inputs)
-        buffers, positions, stand_ins = [], [], []
+        made: dict[int, tuple[Any, Array, Array | None]] = {}  # of each tensor once, also if it is passed twice
+        stand_ins = []
         for i in checked:
             x = inputs[i]
-            if x.layout is not torch.strided and not masked:
-                own[i] = x = _fully_specified(x)
-            values = _values(x)
-            buffer = _host(values)
-            if values.device.type != "cpu" or not _shares(buffer, values):
-                buffer = buffer.copy()
-                stand_ins.append((values, buffer, values.clone()))
-            buffers.append(buffer)
-            positions.append(None if x.layout is torch.strided else _positions(x))
+            if id(x) not in made:
+                full = x if x.layout is torch.strided or masked else _fully_specified(x)
+                values = _values(full)
+                buffer = _host(values)
+                if values.device.type != "cpu" or not _shares(buffer, values):
+                    buffer = buffer.copy()
+                    stand_ins.append((values, buffer, values.clone()))
+                made[id(x)] = full, buffer, None if x.layout is torch.strided else _positions(full)
+            own[i] = made[id(x)][0]
+        buffers = tuple(made[id(inputs[i])][1] for i in checked)
+        positions = tuple(made[id(inputs[i])][2] for i in checked)
 
         def run() -> tuple[Array, ...]:
             for values, buffer, _ in stand_ins:
@@ -131,7 +134,7 @@ class TorchEngine(Engine):
                 for values, _, original in stand_ins:
                     values.copy_(original)
 
-        yield Evaluator(tuple(buffers), run, True, tuple(positions))
+        yield Evaluator(buffers, run, True, positions)
 
     # -- forward mode -------------------------------------------------------------------------------------
     def pushforward(self, func: Callable[..., Any], inputs: Sequence[Any], checked: Sequence[int]) -> Pushforward:
@@ -188,7 +191,7 @@ def _host(x: Any) -> Array:
         x = x.cpu().resolve_conj().resolve_neg()
         if x.dtype in _WIDER:  # dtypes that NumPy does not have
             x = x.to(_WIDER[x.dtype])
-        return x.numpy()
+        return x.clone().numpy() if x._is_zerotensor() else x.numpy()
 
 
 def _like(values: Array, x: Any) -> Any:

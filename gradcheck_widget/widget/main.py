@@ -26,6 +26,7 @@ from .worker import Worker
 __all__ = ["GradcheckWidget"]
 
 PATIENCE = 0.15  # seconds that a callback measures before it goes on in the background
+FIRST = 1.0  # seconds for the first measurement, in the user's own cell: what is displayed then is complete
 WORST = 12  # elements in the list
 
 
@@ -95,7 +96,7 @@ class GradcheckWidget(VBox):
         self._start()
         self._build()
         self._ready = True
-        self._refresh()
+        self._refresh(FIRST)
 
     def _start(self) -> None:
         """Take `_arguments`: validate them and make the measurement; nothing changes if they are refused."""
@@ -196,7 +197,7 @@ class GradcheckWidget(VBox):
                     setting.show()
                 self._refresh()
 
-    def _refresh(self) -> None:
+    def _refresh(self, patience: float = PATIENCE) -> None:
         """Bring the report and what is shown up to the present settings: nothing to do if they are."""
         with self._lock:
             old = self.report
@@ -212,7 +213,7 @@ class GradcheckWidget(VBox):
                     return
             self._wanted = wanted = object()
             steps = report_steps(self._measurement, now, self._checks)
-            if not self._advance(steps, wanted, time.perf_counter() + PATIENCE):
+            if not self._advance(steps, wanted, time.perf_counter() + patience):
                 self._trouble = "measuring at the new settings"
                 self._show_verdict()
                 self._worker.submit(lambda stopped: self._measure(steps, wanted, stopped))
@@ -337,7 +338,7 @@ class GradcheckWidget(VBox):
             self._choice.options = ()
             for setting in self._settings:
                 setting.show()
-            self._refresh()
+            self._refresh(FIRST)
 
     # -- choosing -----------------------------------------------------------------------------------------
     def _jacobian_chosen(self, change: Any) -> None:

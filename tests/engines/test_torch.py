@@ -13,7 +13,7 @@ torch.set_num_threads(1)
 
 def leaf(*shape, seed=0, dtype=torch.float64):
     g = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=g, dtype=dtype).requires_grad_()
+    return torch.randn(shape, generator=g, dtype=dtype).requires_grad_()
 
 
 def both(func, inputs, **settings):
@@ -197,7 +197,7 @@ def test_outputs_that_are_views_of_the_input_do_not_move_with_it(func):
 def test_a_hook_that_changes_the_gradient_is_caught():
     def func(x, factor):
         y = x * 2
-        y.register_hook(lambda g: factor * g)
+        y.register_hook(lambda g: None if g is None else factor * g)
         return y.sin()
 
     assert both(func, (leaf(3), 1.0)) == (True, True)
@@ -344,3 +344,13 @@ def test_a_check_leaves_no_trace(settings):
     assert torch.equal(torch.get_rng_state(), random) and torch.get_default_dtype() is default
     assert np.random.get_state()[1].tobytes() == numpy_random  # noqa: NPY002
     assert torch.is_grad_enabled() and x.requires_grad and not other.requires_grad and x.is_leaf
+
+
+def test_a_gradient_that_torch_keeps_as_a_zero_tensor_is_read():
+    assert gradcheck(torch.sgn, leaf(3))
+
+
+def test_one_low_precision_tensor_passed_twice_is_one_input():
+    x = torch.tensor([0.5, -0.25], dtype=torch.bfloat16, requires_grad=True)
+    with pytest.warns(UserWarning, match="bfloat16|float32"):
+        assert gradcheck(lambda a, b: a * b, (x, x), eps=0.125, atol=0.1, rtol=0.1)
