@@ -195,7 +195,8 @@ def _host(x: Any) -> Array:
 
 
 def _like(values: Array, x: Any) -> Any:
-    return torch.from_numpy(np.asarray(values, order="C")).to(device=x.device, dtype=x.dtype)
+    t = torch.from_numpy(values if values.flags.c_contiguous else values.copy())
+    return t if t.dtype is x.dtype and x.device.type == "cpu" else t.to(device=x.device, dtype=x.dtype)
 
 
 def _shares(buffer: Array, values: Any) -> bool:
