@@ -259,7 +259,8 @@ def _report(func: Callable[..., Any], inputs: Any, settings: Settings, engine: s
 def _verdict(report: GradcheckReport, raise_exception: bool, more: str = "") -> bool:
     if report.passed or not raise_exception:
         return report.passed
-    error = GradcheckError(report.error_text() + more)
+    stays = all(c.passed for c in report.checks if c.name == "output stays")
+    error = (GradcheckError if stays else OutputChanged)(report.error_text() + more)
     error.report = report
     raise error
 

@@ -27,5 +27,8 @@ class UsageError(AssertionError, ValueError):
     """A combination of arguments that asks for nothing; an ``AssertionError``, as PyTorch raises it."""
 
 
-class OutputChanged(GradcheckError):
-    """The number, shape or dtype of func's outputs changed while its input was moved by eps."""
+class OutputChanged(GradcheckError, AssertionError):
+    """The number, shape or dtype of func's outputs changed while its input was moved by eps.
+
+    An ``AssertionError`` too, as which PyTorch raises it.
+    """
