@@ -78,7 +78,7 @@ def project(
             for part in parts_of(outputs[k]):
                 if linearization is None or not linearization.differentiable[k]:
                     continue
-                cotangent = (weights[k, part] * (1j if part == "imag" else 1)).astype(outputs[k].dtype)
+                cotangent = np.asarray(weights[k, part] * (1j if part == "imag" else 1), outputs[k].dtype)
                 for i, g in enumerate(linearization.pullback({k: cotangent})):
                     if g is not None:
                         each = np.real(np.conj(g) * directions[i]).reshape(-1)
@@ -147,7 +147,7 @@ def random_rows(
     rows: dict[Key, Array] = {}
     for k, o in enumerate(outputs):
         if o.is_inexact and linearization.differentiable[k]:
-            cotangent = _signs(rng, o.shape, o.is_complex).astype(o.dtype)
+            cotangent = np.asarray(_signs(rng, o.shape, o.is_complex), o.dtype)
             for i, (x, g) in enumerate(zip(inputs, linearization.pullback({k: cotangent}), strict=True)):
                 if g is not None and g.shape != x.shape:
                     raise GradcheckError(
