@@ -174,8 +174,9 @@ def _of_leaves(
 
 def _outputs(result: Any, paths: list[str] | None = None) -> list[Any]:
     found, _ = tree_flatten_with_path(result)
-    if result is None:
-        raise TypeError("func returned None: it must return an array or a pytree of them")
+    if not found:
+        what = type(result).__name__ + (" without an array" if result is not None else "")
+        raise TypeError(f"func returned {what} as its output: it must return an array or a pytree of them")
     for k, (path, o) in enumerate(found):
         if not (isinstance(o, jax.Array | int | float | complex) or _is_numeric(o)):
             where = f"output {k}" + (f" {keystr(path)}" if path else "")
