@@ -80,7 +80,9 @@ class TorchEngine(Engine):
             outs, grads = [], []
             for k, g in cotangents.items():
                 o = outputs[k]
-                outs.append(torch._C._functions.UndefinedGrad()(o) if g is None else o)
+                # what is only like a Tensor cannot have an undefined gradient
+                undefined = g is None and isinstance(o, torch.Tensor)
+                outs.append(torch._C._functions.UndefinedGrad()(o) if undefined else o)
                 grads.append(torch.zeros_like(o) if g is None else _like(g, o))
             return grad(outs, grads)
 

@@ -354,3 +354,40 @@ def test_one_low_precision_tensor_passed_twice_is_one_input():
     x = torch.tensor([0.5, -0.25], dtype=torch.bfloat16, requires_grad=True)
     with pytest.warns(UserWarning, match="bfloat16|float32"):
         assert gradcheck(lambda a, b: a * b, (x, x), eps=0.125, atol=0.1, rtol=0.1)
+
+
+class Duck:
+    """No Tensor, but like one: torch's functions work on it through its ``__torch_function__``."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    @staticmethod
+    def bare(x):
+        if type(x) in (tuple, list):
+            return type(x)(Duck.bare(v) for v in x)
+        return x.tensor if isinstance(x, Duck) else x
+
+    @staticmethod
+    def clothed(x):
+        if type(x) in (tuple, list):
+            return type(x)(Duck.clothed(v) for v in x)
+        return Duck(x) if isinstance(x, torch.Tensor) else x
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return cls.clothed(func(*cls.bare(tuple(args)), **{k: cls.bare(v) for k, v in (kwargs or {}).items()}))
+
+    def __getattr__(self, name):
+        found = getattr(object.__getattribute__(self, "tensor"), name)
+        if callable(found) and not isinstance(found, torch.Tensor):
+            return lambda *args, **kwargs: Duck.clothed(found(*Duck.bare(args), **kwargs))
+        return Duck.clothed(found)
+
+    def __mul__(self, other):
+        return Duck(self.tensor * Duck.bare(other))
+
+
+def test_what_is_only_like_a_tensor_is_checked():
+    assert gradcheck(lambda x: torch.sin(x) * x, Duck(leaf(3)))
+    assert not gradcheck(lambda x: torch.sin(x) * x.detach(), Duck(leaf(3)), raise_exception=False)
