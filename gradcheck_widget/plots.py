@@ -16,9 +16,9 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.image import imsave
 from matplotlib.patheffects import Normal, withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter
-from PIL import Image  # matplotlib's own requirement
 
 from .comparison import Element
 from .report import PairReport
@@ -184,8 +184,7 @@ class _Canvas:
                 self._canvas.restore_region(self._still)
             for artist in self._moving:
                 artist.axes.draw_artist(artist)
-            image = Image.fromarray(np.asarray(self._canvas.buffer_rgba())[..., :3])
-        image.save(buffer, "png", compress_level=1)
+            imsave(buffer, np.asarray(self._canvas.buffer_rgba()), format="png", pil_kwargs={"compress_level": 1})
         return buffer.getvalue()
 
 

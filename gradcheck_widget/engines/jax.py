@@ -44,6 +44,9 @@ class JaxEngine(Engine):
     def tensor(self, values: Array, like: Any = None) -> Any:
         return _in_double([values])(_placed)(values, values.dtype, like)
 
+    def copy(self, x: Any) -> Any:
+        return _in_double([x])(_copies)([x])[0]  # the caller may give the original away (donate_argnums)
+
     def snapshot(self, x: Any) -> Snapshot:
         return Snapshot(lambda: False)  # no bit of it can change
 

@@ -197,7 +197,7 @@ def _host(x: Any) -> Array:
 
 
 def _like(values: Array, x: Any) -> Any:
-    t = torch.from_numpy(values if values.flags.c_contiguous else values.copy())
+    t = torch.from_numpy(np.asarray(values, order="C"))  # a 0-d result may come as a NumPy scalar
     return t if t.dtype is x.dtype and x.device.type == "cpu" else t.to(device=x.device, dtype=x.dtype)
 
 

@@ -122,6 +122,18 @@ def test_bfloat16_is_shown_as_float32():
     assert_same(analytical, {(0, 0, ""): np.diag([3.0, 4.0])})
 
 
+@pytest.mark.parametrize("x64", [True, False])
+def test_a_copy_has_everything_but_the_memory(x64):
+    """The widget measures on copies in the background, while the caller may give the original away."""
+    for x in (jnp.ones(2, jnp.bfloat16), jnp.full(2, 0.5), array(3), jnp.ones((), jnp.complex128)):
+        jax.config.update("jax_enable_x64", x64)
+        copy = engine.copy(x)
+        jax.config.update("jax_enable_x64", True)
+        assert copy is not x and (copy.dtype, copy.shape, copy.weak_type) == (x.dtype, x.shape, x.weak_type)
+        x.delete()
+        assert np.isfinite(engine.array(copy)).all()
+
+
 def test_two_arrays_with_one_buffer_are_not_refused():
     """Nobody can write into an array, so moving one never moves the other."""
     x = array(3)
