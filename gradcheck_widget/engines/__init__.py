@@ -72,7 +72,7 @@ def _home(x: Any) -> str | None:
         home = HOMES.get(cls.__module__.split(".")[0])
         if home is not None and hasattr(cls, "shape"):
             return home
-    return "torch" if "torch" in sys.modules and hasattr(type(x), "__torch_function__") else None
+    return "torch" if sys.modules.get("torch") and hasattr(type(x), "__torch_function__") else None
 
 
 def _leaves(inputs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
@@ -80,7 +80,8 @@ def _leaves(inputs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
         leaves, paths, _ = flatten(x, lambda leaf: _home(leaf) is not None)
         for leaf, path in zip(leaves, paths, strict=True):
             yield f"input {i}{path}", leaf
-        if "jax" in sys.modules and _home(x) is None:  # classes that are registered as pytrees
-            for leaf in sys.modules["jax"].tree_util.tree_leaves(x):
+        jax = sys.modules.get("jax")  # None stands there where the import is forbidden
+        if jax and _home(x) is None:  # classes that are registered as pytrees
+            for leaf in jax.tree_util.tree_leaves(x):
                 if _home(leaf) == "jax":
                     yield f"input {i}", leaf

@@ -142,7 +142,7 @@ def _outputs(result: Any) -> tuple[list[Any], tuple[str, ...]]:
     """The leaves of what func returned, boxes or not, and their paths."""
     leaves, bare = list(_leaves(result)), isinstance(result, tuple | list)
     for k, (path, o) in enumerate(leaves):
-        kind = anp.result_type(o).kind if isbox(o) else getattr(o, "dtype", np.dtype("O")).kind
+        kind = anp.result_type(o).kind if isbox(o) else getattr(getattr(o, "dtype", None), "kind", "O")
         if kind not in "biufc" and not isinstance(o, int | float | complex):
             where = f"output {k} {path}".rstrip()
             raise TypeError(f"func returned {type(o).__name__} as {where}: it must return arrays, nested as you like")

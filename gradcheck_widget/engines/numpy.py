@@ -108,9 +108,9 @@ def _outputs(result: Any) -> tuple[Any, ...]:
     outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
     for k, o in enumerate(outputs):
         if not isinstance(o, Tensor | np.ndarray | np.generic):
+            kind = type(o).__name__ if type(o).__module__ == "builtins" else f"{type(o).__module__}.{type(o).__name__}"
             raise TypeError(
-                f"func returned {type(o).__name__} as output {k}: it must return a Tensor or an array, or a tuple of "
-                "them"
+                f"func returned {kind} as output {k}: it must return a Tensor or an array, or a tuple of them"
             )
     return outputs
 

@@ -142,6 +142,10 @@ def _runner(func: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[], tup
             if not isinstance(o, tensorplay.Tensor):
                 kind = type(o).__name__
                 raise TypeError(f"func returned {kind} as output {k}: it must return a tensor or a tuple of them")
+            if o.is_sparse:
+                raise ValueError(
+                    f"Sparse output is not supported at gradcheck on tensorplay: call to_dense() on output {k}"
+                )
         return tuple(taken.get(id(o), o) for o in outputs) if taken else outputs
 
     return run
