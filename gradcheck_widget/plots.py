@@ -332,7 +332,7 @@ class _ToleranceBand:
         (self.failing,) = axes.plot([], [], linestyle="", marker="x", markersize=6, color=FAIL, mew=1.5, zorder=4)
         self.ring = _ring(axes)
         halo = [withStroke(linewidth=2.5, foreground="white")]
-        style = {**FONT, "color": PASS, "size": 8.5, "path_effects": halo, "zorder": 6}
+        style = {**FONT, "color": PASS, "size": 8.5, "path_effects": halo, "zorder": 2.5}
         self.words = [axes.text(0, 0, w, **style) for w in ("atol decides", "rtol decides")]
         self.rails = axes.text(0.99, 0.07, "", transform=axes.transAxes, ha="right", va="bottom",
                                **{**FONT, "color": FAINT, "size": 8})  # fmt: skip

@@ -370,3 +370,12 @@ def test_hundreds_of_moves_leave_no_model_and_no_figure_behind(x):
     gc.collect()
     assert len(models()) == before
     assert sum(isinstance(o, matplotlib.figure.Figure) for o in gc.get_objects()) == figures
+
+
+def test_a_traceback_begins_in_the_users_function_and_is_not_buried_under_ours():
+    def broken(x):
+        raise ZeroDivisionError("here")
+
+    message = html.unescape(GradcheckWidget(broken, np.ones(3))._message.value)
+    assert "in broken" in message and "ZeroDivisionError: here" in message
+    assert "widget/main.py" not in message

@@ -17,7 +17,7 @@ from ..engines import Engine
 from ..jacobians import Progress
 from ..measurement import Measurement
 from ..probes import Check
-from ..report import GradcheckReport, PairReport, tolerance_value
+from ..report import GradcheckReport, PairReport, ratio_text, tolerance_value
 from ..sweep import Slopes, ladder
 from . import views
 from .settings import Setting
@@ -121,7 +121,7 @@ class GradcheckWidget(VBox):
             self.eps, self.atol, self.rtol = settings.eps, settings.atol, settings.rtol
 
     def _build(self) -> None:
-        wide, none = Layout(width="100%"), Layout(display="none")
+        wide, none = Layout(width="auto"), Layout(display="none")
         self._verdict = HTML(layout=wide)
         self._settings = [Setting(self, name, self._say) for name in ("eps", "atol", "rtol")]
         self._choice = Dropdown(
@@ -142,16 +142,16 @@ class GradcheckWidget(VBox):
             self._button("Copy call", "the gradcheck(...) line with these settings", self._show_call),
             self._button("Save report", "write the report as HTML and JSON beside the notebook", self._save_clicked),
         ]
-        self._call = HTML(layout=Layout(display="none", width="100%"))
+        self._call = HTML(layout=Layout(display="none", width="auto"))
         self._bar = FloatProgress(min=0, max=1, layout=Layout(width="180px", height="14px", flex="0 0 auto"))
         self._left = HTML(layout=Layout(flex="1 1 auto", margin="0 0 0 8px"))
         self._stop = self._button("Stop", "give up this measurement and keep the last result", self._stopped)
         self._progress = HBox(
             [self._bar, self._left, self._stop],
-            layout=Layout(width="100%", height="32px", align_items="center", visibility="hidden"),
+            layout=Layout(width="auto", height="32px", align_items="center", visibility="hidden"),
         )
         self._message = HTML(layout=none)
-        self._picture, self._detail, self._curve, self._side = (HTML(layout=Layout(width="100%")) for _ in range(4))
+        self._picture, self._detail, self._curve, self._side = (HTML(layout=Layout(width="auto")) for _ in range(4))
         sliders = VBox([s.view for s in self._settings], layout=Layout(flex="5 1 300px"))
         beside = VBox(
             [self._choice, self._worst, self._index, HBox(self._buttons, layout=Layout(flex_flow="row wrap"))],
@@ -159,7 +159,7 @@ class GradcheckWidget(VBox):
         )
         self.children = (
             self._verdict,
-            HBox([sliders, beside], layout=Layout(width="100%", flex_flow="row wrap")),
+            HBox([sliders, beside], layout=Layout(width="auto", flex_flow="row wrap")),
             self._call,
             self._progress,
             self._message,
@@ -169,7 +169,7 @@ class GradcheckWidget(VBox):
                     VBox([self._detail, self._side], layout=Layout(flex="5 1 340px", overflow="hidden")),
                     VBox([self._curve], layout=Layout(flex="5 1 340px", overflow="hidden")),
                 ],
-                layout=Layout(width="100%", flex_flow="row wrap"),
+                layout=Layout(width="auto", flex_flow="row wrap"),
             ),
         )
         self.add_class("gradcheck-widget")
@@ -425,7 +425,10 @@ class GradcheckWidget(VBox):
             listed.append(element)
         columns = pair.ratio.shape[1]
         options = [
-            (f"{'✗' if e.failing else '✓'} {views.place_text(pair, e)}  {e.ratio:.3g} x", e.row * columns + e.column)
+            (
+                f"{'✗' if e.failing else '✓'} {views.place_text(pair, e)}  {ratio_text(e.ratio)}",
+                e.row * columns + e.column,
+            )
             for e in listed
         ]
         self._filling = True  # new options choose the first of them

@@ -44,7 +44,7 @@ class Setting:
         self.show()
         self.slider.observe(self._moved, "value")
         self.box.observe(self._typed, "value")
-        self.view = HBox([self.box, self.slider], layout=Layout(width="100%", align_items="center"))
+        self.view = HBox([self.box, self.slider], layout=Layout(width="auto", align_items="center"))
 
     @property
     def value(self) -> float:

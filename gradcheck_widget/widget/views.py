@@ -7,6 +7,7 @@ import html
 import math
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..comparison import Element
 from ..jacobians import Progress, element_name
@@ -28,8 +29,15 @@ __all__ = [
 CELL = "padding:1px 10px 1px 0;text-align:left;white-space:nowrap"
 
 
+HOME = str(Path(__file__).parents[1])
+
+
 def trace(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)).rstrip()
+    """The traceback from where it leaves this package for the user's function; in full if it never does."""
+    theirs = error.__traceback__
+    while theirs is not None and theirs.tb_frame.f_code.co_filename.startswith(HOME):
+        theirs = theirs.tb_next
+    return "".join(traceback.format_exception(type(error), error, theirs or error.__traceback__)).rstrip()
 
 
 def message_html(text: str, title: str = "") -> str:
