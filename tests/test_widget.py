@@ -379,3 +379,10 @@ def test_a_traceback_begins_in_the_users_function_and_is_not_buried_under_ours()
     message = html.unescape(GradcheckWidget(broken, np.ones(3))._message.value)
     assert "in broken" in message and "ZeroDivisionError: here" in message
     assert "widget/main.py" not in message
+
+
+def test_the_example_of_indices_is_one_that_this_jacobian_has(x):
+    widget = GradcheckWidget(np.sum, x)
+    assert widget._index.placeholder.strip() == "<- 0,0"
+    widget._index.value = widget._index.placeholder
+    assert widget._message.value == "" and widget._element == (0, 0)

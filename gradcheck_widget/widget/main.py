@@ -133,7 +133,7 @@ class GradcheckWidget(VBox):
             tooltip="the worst elements of this Jacobian, the worst first; the chosen one is ringed in the pictures",
         )  # fmt: skip
         self._index = Text(
-            description="indices", continuous_update=False, placeholder="2,1 <- 0,3",
+            description="indices", continuous_update=False,
             layout=Layout(width="auto"), style={"description_width": "62px"},
             tooltip="choose an element by its indices: those of the output, an arrow, those of the input",
         )  # fmt: skip
@@ -420,6 +420,7 @@ class GradcheckWidget(VBox):
         if self._element is None:
             self._element = next((e.row, e.column) for e in pair.worst(1))
         element = pair.comparison.element(*self._element)
+        self._index.placeholder = _example(pair)
         listed = list(pair.worst(WORST))
         if (element.row, element.column) not in [(e.row, e.column) for e in listed]:
             listed.append(element)
