@@ -140,3 +140,9 @@ def test_pyplot_and_the_backend_are_left_alone():
         "assert 'matplotlib.pyplot' not in sys.modules; assert matplotlib.get_backend().lower() == 'svg'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_words_of_the_band_never_hide_a_failing_element_or_the_ring():
+    band = CheckFigure().band
+    below = min(band.failing.get_zorder(), band.ring.get_zorder())
+    assert all(word.get_zorder() < below for word in band.words)

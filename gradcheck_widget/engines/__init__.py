@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .base import Engine, Evaluator, Linearization, Pushforward, Snapshot, flatten
+from .base import Engine, Evaluator, Linearization, Pushforward, Snapshot, flatten, type_name
 
 __all__ = ["ENGINES", "Engine", "Evaluator", "Linearization", "Pushforward", "Snapshot", "find_engine"]
 
@@ -45,7 +45,7 @@ def find_engine(inputs: Sequence[Any], engine: str | Engine | None = None) -> En
     for place, x in _leaves(inputs):
         home = _home(x)
         if home is not None:
-            found.setdefault(home, f"{place} is {type(x).__module__}.{type(x).__qualname__}")
+            found.setdefault(home, f"{place} is {type_name(x)}")
     if len(found) > 1:
         raise TypeError(f"inputs must be tensors of one framework, but {' and '.join(found.values())}")
     return _load(next(iter(found), "numpy"))

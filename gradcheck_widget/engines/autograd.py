@@ -16,7 +16,7 @@ from autograd.core import JVPNode, VJPNode, add_outgrads
 from autograd.tracer import isbox, new_box, trace_stack
 from autograd.util import toposort
 
-from .base import Array, Engine, Evaluator, Linearization, Pushforward
+from .base import Array, Engine, Evaluator, Linearization, Pushforward, type_name
 
 __all__ = ["AutogradEngine"]
 
@@ -145,7 +145,7 @@ def _outputs(result: Any) -> tuple[list[Any], tuple[str, ...]]:
         kind = anp.result_type(o).kind if isbox(o) else getattr(getattr(o, "dtype", None), "kind", "O")
         if kind not in "biufc" and not isinstance(o, int | float | complex):
             where = f"output {k} {path}".rstrip()
-            raise TypeError(f"func returned {type(o).__name__} as {where}: it must return arrays, nested as you like")
+            raise TypeError(f"func returned {type_name(o)} as {where}: it must return arrays, nested as you like")
     return [o for _, o in leaves], tuple("" if bare and p == f"[{k}]" else p for k, (p, _) in enumerate(leaves))
 
 

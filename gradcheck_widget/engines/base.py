@@ -12,7 +12,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-__all__ = ["Array", "Engine", "Evaluator", "Linearization", "Pushforward", "Snapshot", "flatten", "overlapping"]
+__all__ = [
+    "Array",
+    "Engine",
+    "Evaluator",
+    "Linearization",
+    "Pushforward",
+    "Snapshot",
+    "flatten",
+    "overlapping",
+    "type_name",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -213,3 +223,9 @@ def overlapping(x: Array) -> bool:
         address = np.add.outer(address, stride * np.arange(n))
     gaps = np.diff(np.sort(address, axis=None))
     return bool((gaps < x.itemsize).any())
+
+
+def type_name(x: Any) -> str:
+    """What an error message calls an object: ``str``, ``torch.Tensor``."""
+    kind = type(x)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

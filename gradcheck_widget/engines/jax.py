@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import SequenceKey, keystr, tree_flatten_with_path, tree_unflatten
 
-from .base import Array, Engine, Evaluator, Linearization, Pushforward, Snapshot
+from .base import Array, Engine, Evaluator, Linearization, Pushforward, Snapshot, type_name
 
 __all__ = ["JaxEngine"]
 
@@ -183,7 +183,7 @@ def _outputs(result: Any, paths: list[str] | None = None) -> list[Any]:
     for k, (path, o) in enumerate(found):
         if not (isinstance(o, jax.Array | int | float | complex) or _is_numeric(o)):
             where = f"output {k}" + (f" {keystr(path)}" if path else "")
-            raise TypeError(f"func returned {type(o).__name__} as {where}: it must return an array or a pytree of them")
+            raise TypeError(f"func returned {type_name(o)} as {where}: it must return an array or a pytree of them")
     if paths is not None:
         flat = type(result) in (tuple, list)
         paths[:] = ["" if flat and len(p) == 1 and isinstance(p[0], SequenceKey) else keystr(p) for p, _ in found]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..tensor import Tensor, grad
 from ..tensor.core import pullback_of
-from .base import Array, Engine, Evaluator, Linearization
+from .base import Array, Engine, Evaluator, Linearization, type_name
 
 __all__ = ["NumpyEngine"]
 
@@ -108,9 +108,8 @@ def _outputs(result: Any) -> tuple[Any, ...]:
     outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
     for k, o in enumerate(outputs):
         if not isinstance(o, Tensor | np.ndarray | np.generic):
-            kind = type(o).__name__ if type(o).__module__ == "builtins" else f"{type(o).__module__}.{type(o).__name__}"
             raise TypeError(
-                f"func returned {kind} as output {k}: it must return a Tensor or an array, or a tuple of them"
+                f"func returned {type_name(o)} as output {k}: it must return a Tensor or an array, or a tuple of them"
             )
     return outputs
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorplay
 
-from .base import Array, Engine, Evaluator, Linearization, Snapshot
+from .base import Array, Engine, Evaluator, Linearization, Snapshot, type_name
 
 __all__ = ["TensorplayEngine"]
 
@@ -140,8 +140,9 @@ def _runner(func: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[], tup
         outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
         for k, o in enumerate(outputs):
             if not isinstance(o, tensorplay.Tensor):
-                kind = type(o).__name__
-                raise TypeError(f"func returned {kind} as output {k}: it must return a tensor or a tuple of them")
+                raise TypeError(
+                    f"func returned {type_name(o)} as output {k}: it must return a tensor or a tuple of them"
+                )
             if o.is_sparse:
                 raise ValueError(
                     f"Sparse output is not supported at gradcheck on tensorplay: call to_dense() on output {k}"

@@ -18,7 +18,7 @@ from torch.autograd.gradcheck import GradcheckError as _TorchGradcheckError
 from torch.overrides import is_tensor_like
 
 from ..errors import GradcheckError
-from .base import Array, Engine, Evaluator, Linearization, Pushforward, Snapshot
+from .base import Array, Engine, Evaluator, Linearization, Pushforward, Snapshot, type_name
 
 __all__ = ["TorchEngine"]
 
@@ -170,9 +170,7 @@ def _outputs(result: Any) -> tuple[Any, ...]:
     outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
     for k, o in enumerate(outputs):
         if not is_tensor_like(o):
-            raise TypeError(
-                f"func returned {type(o).__name__} as output {k}: it must return a tensor or a tuple of them"
-            )
+            raise TypeError(f"func returned {type_name(o)} as output {k}: it must return a tensor or a tuple of them")
         if o.layout is not torch.strided:
             kind = "MKLDNN" if o.layout is torch._mkldnn else "Sparse"
             raise ValueError(

@@ -27,15 +27,13 @@ __all__ = [
 ]
 
 CELL = "padding:1px 10px 1px 0;text-align:left;white-space:nowrap"
-
-
-HOME = str(Path(__file__).parents[1])
+PACKAGE = Path(__file__).parents[1]
 
 
 def trace(error: BaseException) -> str:
     """The traceback from where it leaves this package for the user's function; in full if it never does."""
     theirs = error.__traceback__
-    while theirs is not None and theirs.tb_frame.f_code.co_filename.startswith(HOME):
+    while theirs is not None and PACKAGE in Path(theirs.tb_frame.f_code.co_filename).parents:
         theirs = theirs.tb_next
     return "".join(traceback.format_exception(type(error), error, theirs or error.__traceback__)).rstrip()
 

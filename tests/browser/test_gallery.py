@@ -1,8 +1,8 @@
-"""Every state of the widget in JupyterLab, at two widths and in both themes: nothing is clipped, nothing jumps.
+"""Every state of the widget in JupyterLab, at two widths and in both themes: nothing is clipped.
 
     SHOTS=/tmp/gallery python -m pytest tests/browser/test_gallery.py
 
-leaves one picture for each state, to be looked at.
+leaves the pictures of each state, to be looked at.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 
 HEAD = """
 import numpy as np
-from gradcheck_widget import GradcheckWidget, Tensor, from_jacobian
+from gradcheck_widget import GradcheckWidget, from_jacobian
 
 rng = np.random.default_rng(0)
 
