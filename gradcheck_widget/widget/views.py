@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import html
 import math
 import traceback
@@ -30,10 +31,15 @@ CELL = "padding:1px 10px 1px 0;text-align:left;white-space:nowrap"
 PACKAGE = Path(__file__).parents[1]
 
 
+def _is_ours(file: str) -> bool:
+    """A frame of this package, or of the cached properties through which it calls itself."""
+    return PACKAGE in Path(file).parents or file == functools.__file__
+
+
 def trace(error: BaseException) -> str:
     """The traceback from where it leaves this package for the user's function; in full if it never does."""
     theirs = error.__traceback__
-    while theirs is not None and PACKAGE in Path(theirs.tb_frame.f_code.co_filename).parents:
+    while theirs is not None and _is_ours(theirs.tb_frame.f_code.co_filename):
         theirs = theirs.tb_next
     return "".join(traceback.format_exception(type(error), error, theirs or error.__traceback__)).rstrip()
 
