@@ -1,4 +1,4 @@
-"""Pictures of one Jacobian under its tolerances: the error map and the tolerance band, as one reusable Figure.
+"""Pictures of one Jacobian under its tolerances: the error map, the tolerance band, and one element, each a reusable Figure.
 
 Never pyplot and never mathtext: neither is safe in threads, and a library leaves no global figure behind. Axes are
 linear in log10, with tick labels of our own. A change of tolerances moves the artists that are there already.
@@ -23,7 +23,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 from .comparison import Element
 from .report import PairReport
 
-__all__ = ["CheckFigure", "ElementFigure", "decade", "reduce_blocks"]
+__all__ = ["BandFigure", "ElementFigure", "MapFigure", "decade", "reduce_blocks"]
 
 Array = np.ndarray[Any, Any]
 
@@ -32,6 +32,8 @@ FONT: dict[str, Any] = {"family": "DejaVu Sans", "size": 9, "color": INK, "parse
 BELOW, ABOVE = 8.0, 4.0  # decades of error / tolerance below and above 1 that the map's colours tell apart
 FRAMES = 4000  # with more failing cells than this their colour has to do
 CELLS = (150, 300)  # rows and columns that the map can show; larger Jacobians are reduced by blocks
+LABELS = (12, 8)  # up to so many rows and columns, each cell bears its number
+SEEN = 7  # pixels of the smallest frame around a failing cell
 GRID = 400  # the band keeps one point for each cell of a GRID x GRID raster
 FLOOR = -16.0  # errors of the band start at 1e-16, so that its axis stands still while sliders move
 
@@ -56,8 +58,8 @@ def reduce_blocks(values: Array, rows: int, columns: int) -> Array:
     return values
 
 
-class CheckFigure:
-    """Error map and tolerance band of one `PairReport`, drawn again by moving what is there.
+class _Picture:
+    """A Figure of one panel whose artists are moved, and what draws it quickly.
 
     Parameters
     ----------
@@ -66,62 +68,103 @@ class CheckFigure:
     dpi : int
     """
 
-    def __init__(self, width: float = 10.6, height: float = 4.0, dpi: int = 100) -> None:
-        with _drawing:
-            self.figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white")
-            FigureCanvasAgg(self.figure)
-            self.map = _ErrorMap(
-                self.figure.add_axes((0.075, 0.155, 0.375, 0.735)), self.figure.add_axes((0.462, 0.155, 0.014, 0.735))
-            )
-            self.band = _ToleranceBand(self.figure.add_axes((0.605, 0.155, 0.38, 0.735)))
-            self._canvas = _Canvas(self.figure, [*self.map.moving, *self.band.moving])
+    SIZE = (5.3, 4.0)
+    DPI = 100
 
-    def update(self, pair: PairReport, chosen: Element | None = None) -> None:
-        """Show `pair`, with `chosen` (by default the worst element) ringed."""
-        if chosen is None:
-            chosen = next(iter(e for e in pair.worst(1) if e.ratio > 0), None)
-        with _drawing, np.errstate(all="ignore"):
-            laid_out = (self.map.update(pair, chosen), self.band.update(pair, chosen))
-            if any(laid_out):
-                self._canvas.forget()
+    def __init__(self, width: float | None = None, height: float | None = None, dpi: int = DPI) -> None:
+        size = (width or self.SIZE[0], height or self.SIZE[1])
+        with _drawing:
+            self.figure = Figure(figsize=size, dpi=dpi, facecolor="white")
+            FigureCanvasAgg(self.figure)
+            self._canvas = _Canvas(self.figure, self._furnish())
+
+    def _furnish(self) -> list[Any]:
+        """Make the axes; the artists that move."""
+        raise NotImplementedError
 
     def png(self) -> bytes:
         return self._canvas.png()
+
+    @property
+    def pixels(self) -> tuple[int, int]:
+        """Width and height of the picture."""
+        width, height = self.figure.get_size_inches() * self.figure.dpi
+        return round(width), round(height)
+
+
+class MapFigure(_Picture):
+    """Error map of one `PairReport`: error / tolerance of every element."""
+
+    def _furnish(self) -> list[Any]:
+        self.map = _ErrorMap(
+            self.figure.add_axes((0.15, 0.155, 0.69, 0.735)), self.figure.add_axes((0.86, 0.155, 0.026, 0.735))
+        )
+        return self.map.moving
+
+    def update(self, pair: PairReport, chosen: Element | None = None) -> None:
+        """Show `pair`, with `chosen` (by default the worst element) marked."""
+        with _drawing, np.errstate(all="ignore"):
+            if self.map.update(pair, chosen or _worst(pair)):
+                self._canvas.forget()
 
     @staticmethod
     def alt(pair: PairReport) -> str:
         """What the picture shows, in a sentence."""
         worst = pair.worst(1)
-        counts = f"{pair.failing_count} of {pair.size} elements out of tolerance"
-        text = f"Error map and tolerance band of {pair.name}: {counts}"
+        text = f"Error map of {pair.name}: {pair.failing_count} of {pair.size} elements out of tolerance"
         return text + (f"; the worst is {pair.describe(worst[0])}" if worst else "")
 
 
-class ElementFigure:
+class BandFigure(_Picture):
+    """Tolerance band of one `PairReport`: its errors under the line atol + rtol * |numerical|."""
+
+    def _furnish(self) -> list[Any]:
+        self.band = _ToleranceBand(self.figure.add_axes((0.135, 0.155, 0.84, 0.735)))
+        return self.band.moving
+
+    def update(self, pair: PairReport, chosen: Element | None = None) -> None:
+        """Show `pair`, with `chosen` (by default the worst element) ringed."""
+        with _drawing, np.errstate(all="ignore"):
+            if self.band.update(pair, chosen or _worst(pair)):
+                self._canvas.forget()
+
+    @staticmethod
+    def alt(pair: PairReport) -> str:
+        """What the picture shows, in a sentence."""
+        zeros = int(np.count_nonzero(pair.error == 0))
+        return (
+            f"Tolerance band of {pair.name}: {pair.failing_count} of {pair.size} errors lie above the line "
+            f"{pair.comparison.atol:g} + {pair.comparison.rtol:g} * |numerical|; {zeros} are exactly 0"
+        )
+
+
+def _worst(pair: PairReport) -> Element | None:
+    return next((e for e in pair.worst(1) if e.ratio > 0), None)
+
+
+class ElementFigure(_Picture):
     """One element: its error against eps, where the tolerance lies, and which eps is set."""
 
-    def __init__(self, width: float = 5.2, height: float = 2.9, dpi: int = 100) -> None:
-        with _drawing:
-            self.figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white")
-            FigureCanvasAgg(self.figure)
-            axes: Any = self.figure.add_axes((0.135, 0.185, 0.845, 0.69))
-            self.axes = axes
-            _plain_axes(axes, "error against eps")
-            axes.grid(True, color="#e3e7eb", linewidth=0.8)
-            axes.set_axisbelow(True)
-            axes.set_xlabel("eps", **FONT)
-            axes.set_ylabel("|analytical - numerical|", labelpad=2, **FONT)
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: decade(v)))
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: "0" if v == self.zero else decade(v)))
-            self.fill = axes.axhspan(-20, -5, color=PASS, alpha=0.1, lw=0, zorder=0.5)
-            (self.tolerance,) = axes.plot([], [], color=PASS, linewidth=1.8)
-            (self.now,) = axes.plot([], [], color="black", linewidth=1.2)
-            (self.errors,) = axes.plot([], [], color=FAIL, linewidth=1.4, marker="o", markersize=4)
-            self.words = axes.text(0, 0, "tolerance", **{**FONT, "color": PASS, "size": 8.5})
-            self.zero = 0.0
-            moving = [self.fill, self.tolerance, self.now, self.errors, self.words]
-            self._canvas = _Canvas(self.figure, moving)
-            self._limits: tuple[Any, ...] = ()
+    SIZE = (5.3, 2.9)
+
+    def _furnish(self) -> list[Any]:
+        axes: Any = self.figure.add_axes((0.135, 0.185, 0.845, 0.69))
+        self.axes = axes
+        _plain_axes(axes, "error against eps")
+        axes.grid(True, color="#e3e7eb", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.set_xlabel("eps", **FONT)
+        axes.set_ylabel("|analytical - numerical|", labelpad=2, **FONT)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: decade(v)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: "0" if v == self.zero else decade(v)))
+        self.fill = axes.axhspan(-20, -5, color=PASS, alpha=0.1, lw=0, zorder=0.5)
+        (self.tolerance,) = axes.plot([], [], color=PASS, linewidth=1.8)
+        (self.now,) = axes.plot([], [], color="black", linewidth=1.2)
+        (self.errors,) = axes.plot([], [], color=FAIL, linewidth=1.4, marker="o", markersize=4)
+        self.words = axes.text(0, 0, "tolerance", **{**FONT, "color": PASS, "size": 8.5})
+        self.zero = 0.0
+        self._limits: tuple[Any, ...] = ()
+        return [self.fill, self.tolerance, self.now, self.errors, self.words]
 
     def update(
         self, analytical: complex, tolerance: float, eps: float, points: Sequence[tuple[float, complex]]
@@ -156,18 +199,13 @@ class ElementFigure:
             self.now.set_data([math.log10(eps)] * 2, [low - 1.4, high])
             self.words.set_position((left + 0.15, level + 0.12 * (high - low) / 6))
 
-    def png(self) -> bytes:
-        return self._canvas.png()
-
 
 class _Canvas:
     """Draws a figure quickly: what moves is drawn anew over a kept picture of what stays (axes, ticks, labels)."""
 
     def __init__(self, figure: Figure, moving: Sequence[Any]) -> None:
         self._canvas: Any = figure.canvas
-        self._moving = sorted(moving, key=lambda artist: artist.zorder)
-        for artist in self._moving:
-            artist.set_animated(True)  # left out of a full draw
+        self._moving = moving  # may grow
         self._still: Any = None
 
     def forget(self) -> None:
@@ -177,12 +215,15 @@ class _Canvas:
     def png(self) -> bytes:
         buffer = io.BytesIO()
         with _drawing:
+            moving = sorted(self._moving, key=lambda artist: artist.zorder)
             if self._still is None:
+                for artist in moving:
+                    artist.set_animated(True)  # left out of a full draw
                 self._canvas.draw()
                 self._still = self._canvas.copy_from_bbox(self._canvas.figure.bbox)
             else:
                 self._canvas.restore_region(self._still)
-            for artist in self._moving:
+            for artist in moving:
                 artist.axes.draw_artist(artist)
             imsave(buffer, np.asarray(self._canvas.buffer_rgba()), format="png", pil_kwargs={"compress_level": 1})
         return buffer.getvalue()
@@ -248,6 +289,12 @@ class _ErrorMap:
         dark = [withStroke(linewidth=3.0, foreground="black"), Normal()]
         self.odd = axes.scatter([], [], marker="x", c="white", linewidths=1.4, zorder=4, path_effects=dark)
         self.ring = _ring(axes)
+        edge = [withStroke(linewidth=4.5, foreground="white"), Normal()]
+        self.cell = PolyCollection(
+            [], facecolors="none", edgecolors="black", linewidths=2.2, zorder=5, path_effects=edge
+        )
+        axes.add_collection(self.cell, autolim=False)
+        self.labels: list[Any] = []
         self.note = axes.text(0.5, 0.5, "", transform=axes.transAxes, ha="center", va="center", **FONT)
         bar = axes.figure.colorbar(self.image, cax=colour_axes)
         bar.outline.set_visible(False)
@@ -256,7 +303,7 @@ class _ErrorMap:
         bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: marks.get(v, "")))
         bar.ax.tick_params(labelsize=8.5, labelcolor=INK, length=0, pad=3)
         self.layout: tuple[Any, ...] = ()
-        self.moving = [self.image, self.frames, self.odd, self.ring, self.note]
+        self.moving = [self.image, self.frames, self.odd, self.ring, self.cell, self.note]
 
     def update(self, pair: PairReport, chosen: Element | None) -> bool:
         """Move the artists; True if the axes had to change."""
@@ -266,10 +313,9 @@ class _ErrorMap:
         if laid_out:
             self.layout = layout
             self._lay_out(pair, m, n)
+        self.note.set_text("" if pair.size else "no elements")
         if pair.size == 0:
-            self.note.set_text("no elements")
             return laid_out
-        self.note.set_text("")
         reduced = reduce_blocks(pair.ratio, *CELLS)
         decades = np.log10(np.clip(reduced, 1e-300, 1e300))
         shades = decades / np.where(decades < 0, BELOW, ABOVE)
@@ -278,11 +324,40 @@ class _ErrorMap:
         centre = np.array([m / rows, n / columns])
         failing = reduced > 1 if pair.size != reduced.size else pair.failing
         places = np.argwhere(failing)
-        self.frames.set_verts(_outlines(places[:0] if len(places) > FRAMES else places, centre))
+        self.frames.set_verts(_outlines(places[:0] if len(places) > FRAMES else places, centre, self._least(m, n)))
+        labelled = m <= LABELS[0] and n <= LABELS[1]
+        if labelled or self.labels:
+            self._label(
+                np.where(np.isfinite(pair.error), pair.ratio, pair.error) if labelled else reduced, shades, labelled
+            )
         unknown = reduce_blocks(1.0 * ~np.isfinite(pair.error), *CELLS) > 0
-        self.odd.set_offsets(_cells(np.argwhere(unknown)[:4000], centre))
-        self.ring.set_offsets(np.empty((0, 2)) if chosen is None else [[chosen.column, chosen.row]])
+        self.odd.set_offsets(_cells(np.argwhere(unknown)[: 0 if labelled else 4000], centre))
+        at = [] if chosen is None else [[chosen.row, chosen.column]]
+        ones = np.ones(2)
+        self.cell.set_verts(_outlines(np.array(at if labelled else [], int).reshape(-1, 2), ones, 0 * ones))
+        self.ring.set_offsets(_cells(np.array([] if labelled else at, int).reshape(-1, 2), ones))
         return laid_out
+
+    def _least(self, m: int, n: int) -> Array:
+        """Rows and columns that a frame needs at least to be seen."""
+        box = self.axes.get_position().size * self.axes.figure.get_size_inches() * self.axes.figure.dpi
+        return np.array([m / box[1], n / box[0]]) * SEEN
+
+    def _label(self, ratios: Array, shades: Array, shown: bool) -> None:
+        """Numbers in the cells of a small map."""
+        cells = list(np.ndindex(ratios.shape)) if shown else []
+        while len(self.labels) < len(cells):
+            style = {**FONT, "size": 8, "ha": "center", "va": "center", "zorder": 4.5}
+            self.labels.append(self.axes.text(0, 0, "", **style))
+            self.labels[-1].set_animated(True)
+            self.moving.append(self.labels[-1])
+        for k, label in enumerate(self.labels):
+            label.set_visible(k < len(cells))
+            if k < len(cells):
+                row, column = cells[k]
+                label.set_position((column, row))
+                label.set_text(_brief(ratios[row, column]))
+                label.set_color("white" if ratios[row, column] and abs(shades[row, column]) > 0.6 else INK)
 
     def _lay_out(self, pair: PairReport, m: int, n: int) -> None:
         self.image.set_extent((-0.5, max(n, 1) - 0.5, max(m, 1) - 0.5, -0.5))
@@ -302,10 +377,21 @@ def _short(name: str, limit: int = 24) -> str:
     return name if len(name) <= limit else name[: limit - 1] + "…"
 
 
-def _outlines(places: Array, size: Array) -> list[Array]:
-    """Corners of reduced cells (row, column) in element coordinates (x, y)."""
+def _brief(ratio: float) -> str:
+    """A number in at most five characters."""
+    if not np.isfinite(ratio):
+        return "NaN" if np.isnan(ratio) else "inf"
+    if ratio == 0:
+        return "0"
+    text = f"{ratio:.2g}" if 0.001 <= ratio < 1000 else f"{ratio:.0e}"
+    return text.replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+
+
+def _outlines(places: Array, size: Array, least: Array) -> list[Array]:
+    """Corners of reduced cells (row, column) in element coordinates (x, y), `least` high and wide at least."""
     corners = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])
-    return list(((places[:, None, :] + corners) * size - 0.5)[:, :, ::-1])
+    half = np.maximum(size, least) / 2
+    return list((((places[:, None, :] + 0.5) * size - 0.5) + (2 * corners - 1) * half)[:, :, ::-1])
 
 
 def _cells(places: Array, size: Array) -> Array:

@@ -260,15 +260,25 @@ def test_repr_reads_as_the_call(x):
 
 
 class TestElement:
+    def marked(self, widget):
+        """Column and row of the marked cell of the map; the band rings the same element."""
+        figure, band, _ = widget._figures
+        (cell,) = figure.map.cell.get_paths()
+        column, row = cell.vertices[:-1].mean(axis=0)
+        pair = widget._shown
+        (ring,) = band.band.ring.get_offsets()
+        at = int(row) * pair.ratio.shape[1] + int(column)
+        assert ring.tolist() == [band.band.x[at], band.band.y[at]]
+        return [column, row]
+
     def test_chosen_from_the_list_or_by_indices_it_is_ringed_everywhere(self, x):
         widget = GradcheckWidget(np.tanh, x)
         widget._index.value = "2,1 <- 0,1"
         assert widget._element == (5, 1) and "output 0 [2, 1] &lt;- input 0" in widget._detail.value
-        ring = widget._figures[0].map.ring.get_offsets()
-        assert ring.tolist() == [[1, 5]]
+        assert self.marked(widget) == [1, 5]
         assert "[2, 1] <- [0, 1]" in widget._worst.label
         widget._worst.value = widget._worst.options[0][1]
-        assert widget._figures[0].map.ring.get_offsets().tolist() != [[1, 5]]
+        assert self.marked(widget) != [1, 5]
 
     def test_shows_one_sided_differences_that_tell_a_kink(self):
         widget = GradcheckWidget(lambda x: np.maximum(x, 0.2 * x), np.zeros(1))
@@ -384,6 +394,9 @@ def test_a_traceback_begins_in_the_users_function_and_is_not_buried_under_ours()
 
 def test_the_example_of_indices_is_one_that_this_jacobian_has(x):
     widget = GradcheckWidget(np.sum, x)
-    assert widget._index.placeholder.strip() == "<- 0,0"
-    widget._index.value = widget._index.placeholder
-    assert widget._message.value == "" and widget._element == (0, 0)
+    widget.select((), (0, 0))
+    assert widget._index.value.strip() == "<- 0,0"
+    widget._index.value = "<- 2,1"
+    assert widget._message.value == "" and widget._element == (0, 5)
+    widget._index.value = "nonsense"
+    assert html.escape("such as  <- ") in widget._message.value and widget._index.value.strip() == "<- 2,1"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import traitlets
 from ipywidgets import HTML, Button, Dropdown, FloatProgress, HBox, Layout, Text, VBox, Widget
 
@@ -116,7 +117,7 @@ class GradcheckWidget(VBox):
         self._pair = 0
         self._element: tuple[int, int] | None = None  # row and column; None: the worst becomes it when shown
         self._slopes: dict[tuple[int, int], tuple[Slopes, ...]] = {}
-        self._figures: tuple[Any, Any] | None = None
+        self._figures: tuple[Any, Any, Any] | None = None
         with self.hold_trait_notifications():
             self.eps, self.atol, self.rtol = settings.eps, settings.atol, settings.rtol
 
@@ -159,7 +160,7 @@ class GradcheckWidget(VBox):
         )
         self.children = (
             self._verdict,
-            HBox([sliders, beside], layout=Layout(width="auto", flex_flow="row wrap")),
+            HBox([sliders, beside], layout=Layout(flex_flow="row wrap")),
             self._call,
             self._progress,
             self._message,
@@ -169,7 +170,7 @@ class GradcheckWidget(VBox):
                     VBox([self._detail, self._side], layout=Layout(flex="5 1 340px", overflow="hidden")),
                     VBox([self._curve], layout=Layout(flex="5 1 340px", overflow="hidden")),
                 ],
-                layout=Layout(width="auto", flex_flow="row wrap"),
+                layout=Layout(flex_flow="row wrap"),
             ),
         )
         self.add_class("gradcheck-widget")
@@ -242,10 +243,15 @@ class GradcheckWidget(VBox):
                 if self._wanted is wanted:
                     self._checks = checks
                     self._finish(self._judged(report))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             with self._lock:
                 if self._wanted is wanted:
                     self._finish(None, error)
+        except KeyboardInterrupt:  # of the cell or the slider that waits for the measurement
+            with self._lock:
+                self._wanted = object()
+                self._give_up("interrupted")
+            raise
         return True
 
     def _judged(self, report: GradcheckReport) -> GradcheckReport:
@@ -293,8 +299,11 @@ class GradcheckWidget(VBox):
             self._wanted = object()
             self._progress.layout.visibility = "hidden"
             if self._trouble:
-                self._trouble = "stopped; this is the last result" if self.report is not None else "stopped"
-                self._show_verdict()
+                self._give_up("stopped")
+
+    def _give_up(self, why: str) -> None:
+        self._trouble = f"{why}; this is the last result" if self.report is not None else why
+        self._show_verdict()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the report is that of the present settings (or was stopped); False after `timeout` seconds.
@@ -357,12 +366,13 @@ class GradcheckWidget(VBox):
     def _index_typed(self, change: Any) -> None:
         with self._lock:
             pair = self._shown
-            if not change["new"].strip() or pair is None:
+            if self._filling or pair is None:
                 return
             try:
                 self._element = _parse_place(change["new"], pair)
             except ValueError as error:
                 self._say(str(error))
+                self._fill(self._index, value=change["old"])
                 return
             self._say("")
             self._show()
@@ -400,6 +410,7 @@ class GradcheckWidget(VBox):
     def _show(self) -> None:
         report = self.report
         self._show_verdict()
+        self._show_choices()
         if report is None:
             return
         names = [(p.name, k) for k, p in enumerate(report.pairs)]
@@ -409,7 +420,6 @@ class GradcheckWidget(VBox):
             self._choice.options = names
             if names:
                 self._choice.value = self._pair
-        self._choice.layout.display = "none" if len(names) < 2 else ""
         self._side.value = views.checks_html(report)
         pair = self._shown
         if pair is None or pair.size == 0:
@@ -420,7 +430,6 @@ class GradcheckWidget(VBox):
         if self._element is None:
             self._element = next((e.row, e.column) for e in pair.worst(1))
         element = pair.comparison.element(*self._element)
-        self._index.placeholder = _example(pair)
         listed = list(pair.worst(WORST))
         if (element.row, element.column) not in [(e.row, e.column) for e in listed]:
             listed.append(element)
@@ -432,22 +441,41 @@ class GradcheckWidget(VBox):
             )
             for e in listed
         ]
-        self._filling = True  # new options choose the first of them
-        try:
-            self._worst.options = options
-            self._worst.value = element.row * columns + element.column
-        finally:
-            self._filling = False
-        figure, curve = self._made_figures()
-        figure.update(pair, element)
-        self._picture.value = views.image_html(figure.png(), figure.alt(pair), 1060, 400)
+        self._fill(self._worst, options=options)
+        self._fill(self._worst, value=element.row * columns + element.column)
+        if pair.shares is None:
+            self._fill(self._index, value=_indices(pair, element))
+        *figures, curve = self._made_figures()
+        for figure in figures:
+            figure.update(pair, element)
+        images = [views.image_html(figure.png(), figure.alt(pair), *figure.pixels) for figure in figures]
+        self._picture.value = views.side_by_side_html(images)
         self._show_element(pair, element, curve)
 
-    def _made_figures(self) -> tuple[Any, Any]:
-        if self._figures is None:
-            from ..plots import CheckFigure, ElementFigure  # matplotlib: only once there is something to draw
+    def _fill(self, view: Any, **traits: Any) -> None:
+        """Change a view without choosing: new options, for instance, choose the first of them."""
+        self._filling = True
+        try:
+            view.set_trait(*traits.popitem())
+        finally:
+            self._filling = False
 
-            self._figures = CheckFigure(), ElementFigure()
+    def _show_choices(self) -> None:
+        """Without a result there is nothing to choose or to see; the room is kept, so that the next one does not jump."""
+        report, pair = self.report, self._shown
+        views = (self._picture, self._detail, self._curve, self._side)
+        for view in (self._choice, self._worst, self._index, *views):
+            view.layout.visibility = "hidden" if report is None else "visible"
+        some = pair is not None and pair.size > 0
+        self._choice.layout.display = "" if report is not None and len(report.pairs) > 1 else "none"
+        self._worst.layout.display = "" if some else "none"
+        self._index.layout.display = "" if some and pair.shares is None else "none"
+
+    def _made_figures(self) -> tuple[Any, Any, Any]:
+        if self._figures is None:
+            from ..plots import BandFigure, ElementFigure, MapFigure  # matplotlib: only once there is something to draw
+
+            self._figures = MapFigure(), BandFigure(), ElementFigure()
         return self._figures
 
     def _show_element(self, pair: PairReport, element: Element, curve: Any) -> None:
@@ -463,7 +491,7 @@ class GradcheckWidget(VBox):
         points = {s.eps: s.central[pair.key][element.row].item() for s in slopes} | {eps: element.numerical}
         curve.update(element.analytical, element.tolerance, eps, list(points.items()))
         alt = f"Error of {pair.place(element)} against eps; the tolerance is {element.tolerance:.3g}"
-        self._curve.value = views.image_html(curve.png(), alt, 520, 290)
+        self._curve.value = views.image_html(curve.png(), alt, *curve.pixels)
 
     def _measured_slopes(self, i: int, column: int) -> tuple[Slopes, ...] | None:
         """The ladder of steps of one element, if it can be had in a moment; None if func is too slow for that."""
@@ -526,7 +554,7 @@ class GradcheckWidget(VBox):
         for file in (page, data):
             if file.exists():
                 raise FileExistsError(f"{file} is there already")
-        body = f"{self._picture.value}{report._repr_html_()}"
+        body = f"{self._picture.value}{self._curve.value}{report._repr_html_()}"
         page.write_text(
             "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'><title>gradcheck report</title></head>"
             f"<body style='font-family:sans-serif'>{body}</body></html>\n",
@@ -578,7 +606,7 @@ def _parts(widget: Widget) -> Iterator[Widget]:
 def _parse_place(text: str, pair: PairReport) -> tuple[int, int]:
     """``2,1 <- 0,3`` as row and column."""
     parts = text.replace("[", "").replace("]", "").split("<-")
-    rule = f"an element is written as output indices <- input indices, such as {_example(pair)}; got {text!r}"
+    rule = f"an element is written as output indices <- input indices, such as {_indices(pair, pair.worst(1)[0])}; got {text!r}"
     if len(parts) != 2:
         raise ValueError(rule)
     try:
@@ -588,8 +616,10 @@ def _parse_place(text: str, pair: PairReport) -> tuple[int, int]:
     return _flat(out, pair.output_shape, "output"), _flat(into, pair.input_shape, "input")
 
 
-def _example(pair: PairReport) -> str:
-    return " <- ".join(",".join("0" * len(shape)) for shape in (pair.output_shape, pair.input_shape))
+def _indices(pair: PairReport, element: Element) -> str:
+    """Row and column as ``2,1 <- 0,3``."""
+    places = (np.unravel_index(element.row, pair.output_shape), np.unravel_index(element.column, pair.input_shape))
+    return " <- ".join(",".join(str(int(k)) for k in place) for place in places)
 
 
 def _flat(index: tuple[int, ...] | int, shape: tuple[int, ...], which: str) -> int:

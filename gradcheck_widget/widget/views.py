@@ -23,6 +23,7 @@ __all__ = [
     "message_html",
     "place_text",
     "progress_html",
+    "side_by_side_html",
     "trace",
     "verdict_html",
 ]
@@ -58,7 +59,7 @@ def verdict_html(report: GradcheckReport | None, stale: str = "") -> str:
     style = "line-height:1.5;font-size:14px;min-height:47px"
     note = f" <i>({html.escape(stale)})</i>" if stale else ""
     if report is None:
-        return f"<div role='status' style='{style}'><b>no result yet</b>{note}</div>"
+        return f"<div role='status' style='{style}'><b>no result</b>{note}</div>"
     text = html.escape(report.verdict[4:].strip())
     seen, total = report.detected_count()
     power = html.escape(report.power_text)
@@ -124,6 +125,12 @@ def image_html(png: bytes, alt: str, width: int, height: int) -> str:
         f"style='width:100%;max-width:{width}px;aspect-ratio:{width}/{height};background:#ffffff;border-radius:4px;"
         "display:block'>"
     )
+
+
+def side_by_side_html(images: Sequence[str]) -> str:
+    """Pictures in a row where there is room, and below each other where there is not."""
+    boxes = "".join(f"<div style='flex:1 1 400px;min-width:0'>{image}</div>" for image in images)
+    return f"<div style='display:flex;flex-wrap:wrap;gap:4px'>{boxes}</div>"
 
 
 def call_html(call: str) -> str:
