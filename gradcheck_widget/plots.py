@@ -1,4 +1,4 @@
-"""Pictures of one Jacobian under its tolerances: the error map, the tolerance band, and one element, each a reusable Figure.
+"""Pictures of one Jacobian under its tolerances, each a reusable Figure: error map, tolerance band, one element.
 
 Never pyplot and never mathtext: neither is safe in threads, and a library leaves no global figure behind. Axes are
 linear in log10, with tick labels of our own. A change of tolerances moves the artists that are there already.
@@ -356,7 +356,7 @@ class _ErrorMap:
             if k < len(cells):
                 row, column = cells[k]
                 label.set_position((column, row))
-                label.set_text(_brief(ratios[row, column]))
+                label.set_text(_brief(float(ratios[row, column])))
                 label.set_color("white" if ratios[row, column] and abs(shades[row, column]) > 0.6 else INK)
 
     def _lay_out(self, pair: PairReport, m: int, n: int) -> None:

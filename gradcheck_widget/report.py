@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .comparison import Comparison, Element
+from .findings import Finding
 from .jacobians import element_name
 from .probes import Check
 
@@ -172,6 +173,10 @@ class GradcheckReport:
     engine : str
     seed : int, optional
         Of the random projections, in fast mode.
+    diagnosis : tuple of Finding
+        Why it failed, the likeliest cause first.
+    cautions : tuple of Finding
+        Why a pass may be worth less than it looks.
     """
 
     pairs: tuple[PairReport, ...]
@@ -182,6 +187,8 @@ class GradcheckReport:
     nondet_tol: float
     engine: str
     seed: int | None = None
+    diagnosis: tuple[Finding, ...] = ()
+    cautions: tuple[Finding, ...] = ()
 
     @cached_property
     def passed(self) -> bool:
@@ -193,6 +200,8 @@ class GradcheckReport:
     def judge(self, *, atol: float | None = None, rtol: float | None = None) -> GradcheckReport:
         """The same measurement under other tolerances; `func` is not run again.
 
+        Under other tolerances other elements fail, for other reasons perhaps: `diagnosis` and `cautions` are empty then.
+
         Raises
         ------
         ValueError
@@ -200,7 +209,10 @@ class GradcheckReport:
         """
         atol = self.atol if atol is None else tolerance_value("atol", atol)
         rtol = self.rtol if rtol is None else tolerance_value("rtol", rtol)
-        return replace(self, pairs=tuple(p.judge(atol, rtol) for p in self.pairs), atol=atol, rtol=rtol)
+        if (atol, rtol) == (self.atol, self.rtol):
+            return self
+        pairs = tuple(p.judge(atol, rtol) for p in self.pairs)
+        return replace(self, pairs=pairs, atol=atol, rtol=rtol, diagnosis=(), cautions=())
 
     # -- counts -------------------------------------------------------------------------------------------
     @property
@@ -341,7 +353,14 @@ class GradcheckReport:
             return ""
         rest = [line.splitlines()[0] for line in found[1:]]
         more = f"\n  ... and {len(rest) - 5} more" if len(rest) > 5 else ""
-        return found[0] + "".join(f"\nAlso: {line}" for line in rest[:5]) + more
+        return found[0] + "".join(f"\nAlso: {line}" for line in rest[:5]) + more + self._cause_text()
+
+    def _cause_text(self) -> str:
+        """The likeliest cause and its remedy, two more lines of an error text."""
+        if not self.diagnosis:
+            return ""
+        cause, remedy = self.diagnosis[0].lines()
+        return f"\nLikely cause: {cause}\n  Remedy: {remedy}"
 
     def __str__(self) -> str:
         lines = [
@@ -359,6 +378,10 @@ class GradcheckReport:
             if not p.passed:
                 lines += [f"          {p.describe(e)}" for e in p.worst(5) if e.failing]
         lines += [f"  {'pass' if c.passed else 'FAIL'}  {c.name}: {c.message}" for c in self.checks]
+        for title, findings in (("Likely cause", self.diagnosis), ("Caution", self.cautions)):
+            for f in findings:
+                first, remedy = f.lines()
+                lines += [f"{title}: {first}", f"    Remedy: {remedy}"]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -383,12 +406,18 @@ class GradcheckReport:
             f"<li style='list-style:none'>{badge('PASS' if c.passed else 'FAIL')} {esc(c.name)}: {esc(c.message)}</li>"
             for c in self.checks
         )
+        found = "".join(
+            f"<p><b>{title}: {esc(f.cause)}</b> ({esc(f.confidence)}), {esc(f.meaning)}. {esc(f.evidence)}<br>"
+            f"<i>Remedy:</i> {esc(f.remedy)}</p>"
+            for title, findings in (("Likely cause", self.diagnosis), ("Caution", self.cautions))
+            for f in findings
+        )
         word, text = self.verdict.split("  ", 1)
         return (
             f"<div><p>{badge(word)} {esc(text)}. {esc(self.power_text)}; "
             f"{esc(self.checks_text)}.<br><small>eps={self.eps:g}, atol={self.atol:g}, rtol={self.rtol:g}, engine "
             f"{esc(self.engine)}</small></p><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-            f"<ul style='padding-left:0'>{checks}</ul></div>"
+            f"<ul style='padding-left:0'>{checks}</ul>{found}</div>"
         )
 
     # -- data ---------------------------------------------------------------------------------------------
@@ -449,6 +478,8 @@ class GradcheckReport:
             "detection_power": self.detection_power(),
             "pairs": pairs,
             "checks": [{"name": c.name, "passed": c.passed, "message": c.message} for c in self.checks],
+            "diagnosis": [f.to_dict() for f in self.diagnosis],
+            "cautions": [f.to_dict() for f in self.cautions],
         }
 
     def to_json(self, *, worst: int = 5, arrays: bool = False, indent: int | None = None) -> str:

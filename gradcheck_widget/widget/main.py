@@ -312,7 +312,7 @@ class GradcheckWidget(VBox):
         """
         return self._worker.wait(timeout)
 
-    def _finish(self, report: GradcheckReport | None, error: Exception | None = None) -> None:
+    def _finish(self, report: GradcheckReport | None, error: BaseException | None = None) -> None:
         """Publish a result: `report`, or None and the `error` of func."""
         self._trouble = ""
         with self.hold_trait_notifications():
@@ -461,15 +461,14 @@ class GradcheckWidget(VBox):
             self._filling = False
 
     def _show_choices(self) -> None:
-        """Without a result there is nothing to choose or to see; the room is kept, so that the next one does not jump."""
+        """Without a result there is nothing to choose or to see; the room is kept, so that nothing jumps."""
         report, pair = self.report, self._shown
         views = (self._picture, self._detail, self._curve, self._side)
         for view in (self._choice, self._worst, self._index, *views):
             view.layout.visibility = "hidden" if report is None else "visible"
-        some = pair is not None and pair.size > 0
         self._choice.layout.display = "" if report is not None and len(report.pairs) > 1 else "none"
-        self._worst.layout.display = "" if some else "none"
-        self._index.layout.display = "" if some and pair.shares is None else "none"
+        self._worst.layout.display = "" if pair is not None and pair.size else "none"
+        self._index.layout.display = "" if pair is not None and pair.size and pair.shares is None else "none"
 
     def _made_figures(self) -> tuple[Any, Any, Any]:
         if self._figures is None:
@@ -606,7 +605,8 @@ def _parts(widget: Widget) -> Iterator[Widget]:
 def _parse_place(text: str, pair: PairReport) -> tuple[int, int]:
     """``2,1 <- 0,3`` as row and column."""
     parts = text.replace("[", "").replace("]", "").split("<-")
-    rule = f"an element is written as output indices <- input indices, such as {_indices(pair, pair.worst(1)[0])}; got {text!r}"
+    example = _indices(pair, pair.worst(1)[0])
+    rule = f"an element is written as output indices <- input indices, such as {example}; got {text!r}"
     if len(parts) != 2:
         raise ValueError(rule)
     try:
