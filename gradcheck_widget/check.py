@@ -12,6 +12,7 @@ import numpy as np
 
 from . import probes
 from .comparison import Comparison
+from .diagnosis import attach, diagnose, diagnosis_steps, explain
 from .engines import Engine
 from .errors import GradcheckError, OutputChanged, UsageError
 from .jacobians import Key, Progress, Template, drain
@@ -248,20 +249,30 @@ def _pair(
     ).judge(settings.atol, settings.rtol)
 
 
-def _report(func: Callable[..., Any], inputs: Any, settings: Settings, engine: str | Engine | None) -> GradcheckReport:
-    measurement = Measurement(
-        func, inputs, engine=engine, masked=bool(settings.masked), backward=settings.check_backward_ad, stacklevel=3
-    )
-    settings.refuse_unsupported(measurement.engine)
-    return build_report(measurement, settings, run_checks(measurement, settings))
+def _report(
+    func: Callable[..., Any], inputs: Any, settings: Settings, engine: str | Engine | None
+) -> tuple[Measurement, GradcheckReport]:
+    """What was measured, and the report on it. Exceptions carry their ``diagnosis``."""
+    measurement = None
+    try:
+        measurement = Measurement(
+            func, inputs, engine=engine, masked=bool(settings.masked), backward=settings.check_backward_ad, stacklevel=3
+        )
+        settings.refuse_unsupported(measurement.engine)
+        return measurement, build_report(measurement, settings, run_checks(measurement, settings))
+    except Exception as error:
+        attach(error, lambda: explain(error, inputs, measurement))
+        raise
 
 
-def _verdict(report: GradcheckReport, raise_exception: bool, more: str = "") -> bool:
+def _verdict(measurement: Measurement, report: GradcheckReport, raise_exception: bool, more: str = "") -> bool:
     if report.passed or not raise_exception:
         return report.passed
+    report = replace(report, diagnosis=drain(diagnosis_steps(measurement, report)))
     stays = all(c.passed for c in report.checks if c.name == "output stays")
     error = (GradcheckError if stays else OutputChanged)(report.error_text() + more)
     error.report = report
+    attach(error, lambda: report.diagnosis)
     raise error
 
 
@@ -362,7 +373,7 @@ def gradcheck(
         eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad,
         check_batched_forward_grad, check_forward_ad, check_backward_ad, fast_mode, masked, seed,
     )  # fmt: skip
-    return _verdict(_report(func, inputs, settings, engine), raise_exception)
+    return _verdict(*_report(func, inputs, settings, engine), raise_exception)
 
 
 def gradcheck_report(
@@ -397,7 +408,7 @@ def gradcheck_report(
         eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad,
         check_batched_forward_grad, check_forward_ad, check_backward_ad, fast_mode, masked, seed,
     )  # fmt: skip
-    return _report(func, inputs, settings, engine)
+    return diagnose(*_report(func, inputs, settings, engine))
 
 
 def gradgradcheck(
@@ -482,7 +493,7 @@ def gradgradcheck(
             raise
         return False
     more = "\nThese are second derivatives: the outputs are the gradients of func with respect to its inputs."
-    return _verdict(report, raise_exception, more)
+    return _verdict(second, report, raise_exception, more)
 
 
 def _check_grad_outputs(given: Sequence[Any], outputs: Sequence[Template], engine: Any) -> None:
