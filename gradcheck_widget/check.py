@@ -261,7 +261,8 @@ def _report(
         settings.refuse_unsupported(measurement.engine)
         return measurement, build_report(measurement, settings, run_checks(measurement, settings))
     except Exception as error:
-        attach(error, lambda: explain(error, inputs, measurement))
+        failure = error
+        attach(failure, lambda: explain(failure, inputs, measurement))
         raise
 
 

@@ -136,7 +136,7 @@ def _read(
     A, h = analytical, curve.steps
     D = curve.resolved(row, A, atol)
     S = curve.spread(row, D)
-    tolerance = atol + rtol * abs(D)
+    tolerance = np.maximum(atol + rtol * abs(D), 1e-300)
     best, U, step = _plateau(h, D, S, tolerance)
     value = curve.value[row]
     rounding = curve.precision * abs(value) / eps if np.isfinite(value) else np.inf
@@ -162,7 +162,7 @@ def _read(
         return Reading("unclear", best, U, step, passing, rounding=rounding)
     allowed = atol + rtol * abs(best)
     off = abs(A - best)
-    if off > allowed + WRONG * U:
+    if off > allowed + (WRONG if 0.3 * allowed >= U else 10.0) * U:
         if _agrees_elsewhere(error, tolerance, S):
             return Reading("small", best, U, step, passing, rounding=rounding)
         return Reading("wrong", best, U, step, passing, rounding=rounding)
@@ -187,7 +187,7 @@ def _plateau(h: Array, D: Array, S: Array, tolerance: Array) -> tuple[complex, f
         last = first + int(rest[0]) if rest.size else len(h)
         k = first + int(np.argmin(S[first:last]))
     else:
-        k = int(np.argmin(S))
+        k = int(np.argmin(S / tolerance))  # relative: where func saturates, D and S both vanish as 1/h
     return D[k].item(), float(S[k]), float(h[k])
 
 

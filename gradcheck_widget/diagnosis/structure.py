@@ -127,12 +127,12 @@ def conjugated(s: Sides) -> Finding | None:
 
 def negated(s: Sides) -> Finding | None:
     """A = -N everywhere, or in the failing places and A = N in the others."""
-    where = s.failing & s.telling
-    if not where.any() or (s.failing & ~s.telling).any():
+    where = s.failing
+    if not (where & s.telling).any():
         return None
     if not (abs(s.A + s.N)[where] <= 2 * s.slack[where]).all():
         return None
-    everywhere = np.array_equal(where, s.telling)
+    everywhere = not (s.telling & ~where).any()
     count = int(np.count_nonzero(where))
     return _finding(
         "sign-flip",
@@ -417,7 +417,7 @@ def rounded(s: Sides) -> Finding | None:
     """A is N cut to integers, or rounded to fewer digits than the input has."""
     if np.iscomplexobj(s.A) or not np.isfinite(s.A).all() or not s.failing.any():
         return None
-    whole = (abs(s.N - np.round(s.N)) <= s.slack)[s.failing].any()  # these, no cut to integers changes
+    whole = (abs(s.N - np.round(s.N)) <= s.slack)[s.failing].all()  # these, no cut to integers changes
     for cut, what in ((np.trunc, "cut to integers"), (np.round, "rounded to integers"), (np.floor, "floored")):
         if not whole and np.array_equal(s.A, np.round(s.A)) and s.A.any() and _rounds(s, cut):
             return _finding(
