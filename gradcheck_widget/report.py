@@ -200,7 +200,8 @@ class GradcheckReport:
     def judge(self, *, atol: float | None = None, rtol: float | None = None) -> GradcheckReport:
         """The same measurement under other tolerances; `func` is not run again.
 
-        Under other tolerances other elements fail, for other reasons perhaps: `diagnosis` and `cautions` are empty then.
+        Other elements fail under other tolerances, and perhaps for other reasons: `diagnosis` and `cautions` are
+        empty then.
 
         Raises
         ------

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..jacobians import Key, Progress, Template, drain
+from ..jacobians import Key, Progress
 from ..measurement import Measurement
 from ..report import GradcheckReport, PairReport
 from ..sweep import ladder

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -166,7 +167,7 @@ def _read(
         if _agrees_elsewhere(error, tolerance, S):
             return Reading("small", best, U, step, passing, rounding=rounding)
         return Reading("wrong", best, U, step, passing, rounding=rounding)
-    if off > allowed and U > allowed:
+    if off > allowed and allowed < U:
         return Reading("unclear", best, U, step, passing, rounding=rounding)
     if step >= eps:
         return Reading("small", best, U, step, passing, rounding=rounding)
@@ -180,7 +181,7 @@ def _plateau(h: Array, D: Array, S: Array, tolerance: Array) -> tuple[complex, f
     or anywhere, if there is no such stretch."""
     if not np.isfinite(S).any():
         return np.nan, np.inf, np.nan
-    usable = np.isfinite(S) & (S <= 0.3 * tolerance)
+    usable = np.isfinite(S) & (0.3 * tolerance >= S)
     if usable.any():
         first = int(np.argmax(usable))
         rest = np.flatnonzero(~usable[first:])
@@ -193,7 +194,7 @@ def _plateau(h: Array, D: Array, S: Array, tolerance: Array) -> tuple[complex, f
 
 def _agrees_elsewhere(error: Array, tolerance: Array, S: Array) -> bool:
     """Whether the analytical value sits on another plateau: func is then rough on a small scale, as tables are."""
-    good = (error <= tolerance) & (S <= 0.3 * tolerance)
+    good = (error <= tolerance) & (0.3 * tolerance >= S)
     return bool((good[:-1] & good[1:]).any())
 
 
@@ -239,7 +240,7 @@ def _jumps(h: Array, error: Array, noise: Array, tolerance: Array, step: float, 
     Truncation grows as h**2: 100-fold in a decade. A kink at a distance d adds nothing below d and all of it above.
     """
     inside = np.flatnonzero((h >= step * (1 - 1e-9)) & np.isfinite(error))
-    for a, b in zip(inside[:-1], inside[1:], strict=True):
+    for a, b in pairwise(inside):
         before = max(error[a], 8 * noise[a])
         if h[a] < eps and h[b] <= 10 * eps and error[b] > tolerance[b] and error[b] > 300 * before:
             return True

@@ -119,7 +119,8 @@ def _diagnosis(case: Case) -> Steps:
                 Finding(
                     "detached",
                     "certain",
-                    f"{pair.output} carries no gradient, yet it moves with {pair.input}: numerical {number(e.numerical)}",
+                    f"{pair.output} carries no gradient, yet it moves with {pair.input}: numerical "
+                    f"{number(e.numerical)}",
                     "Stay within the framework's own operations: no .detach(), .data, .item(), .numpy() or no_grad "
                     "between this input and the output",
                 )
@@ -255,7 +256,8 @@ def _kink(case: Case, reads: Sequence[Read]) -> list[Finding]:
         Finding(
             "kink",
             "certain" if between else "likely",
-            f"{r.place}: the slope is {backward} on one side and {forward} on the other, and the gap does not shrink with "
+            f"{r.place}: the slope is {backward} on one side and {forward} on the other, and the gap does not "
+            "shrink with "
             f"eps (analytical {number(r.element.analytical, 4)}, numerical {number(r.element.numerical, 4)})",
             "Check at points away from the kink: at it, any value between the slopes is a convention"
             if between
@@ -308,7 +310,8 @@ def _near_kink(case: Case, reads: Sequence[Read]) -> list[Finding]:
             "kink",
             "likely",
             f"{r.place}: the quotient agrees with the analytical {number(r.element.analytical, 4)} up to a step of "
-            f"{r.reading.step:.2g} and leaps to {number(r.element.numerical, 4)} at eps={case.report.eps:g}: a kink or a "
+            f"{r.reading.step:.2g} and leaps to {number(r.element.numerical, 4)} at eps={case.report.eps:g}: a "
+            "kink or a "
             "tie lies within eps of this point",
             _use(reads, "Use a smaller eps, or a point away from ties"),
         )
@@ -321,7 +324,8 @@ def _nan(case: Case, reads: Sequence[Read]) -> list[Finding]:
         Finding(
             "nan-or-inf",
             "certain",
-            f"{r.place}: the analytical gradient is {number(r.element.analytical)}, while the function has the derivative "
+            f"{r.place}: the analytical gradient is {number(r.element.analytical)}, while the function has the "
+            "derivative "
             f"{number(r.reading.best)} there",
             "Find the 0 / 0, 0 * inf or log(0) in backward: avoid the division, or mask with where on both sides of it",
         )
@@ -337,7 +341,8 @@ def _domain(case: Case, reads: Sequence[Read]) -> list[Finding]:
     else:
         raised = ", raises" if r.curve.raised else ""
         evidence = (
-            f"{r.place}: func is not finite{raised} within eps={case.report.eps:g} of this point: the input lies at the "
+            f"{r.place}: func is not finite{raised} within eps={case.report.eps:g} of this point: the input "
+            "lies at the "
             f"edge of the domain (analytical {number(r.element.analytical)}, numerical {number(r.element.numerical)})"
         )
         remedy = _use(reads, "Check at points further than eps from the edge of the domain")
@@ -350,7 +355,8 @@ def _large(case: Case, reads: Sequence[Read]) -> list[Finding]:
         Finding(
             "step-too-large",
             "certain" if r.reading.passing else "likely",
-            f"{r.place}: with smaller steps the numerical value tends to {number(r.reading.best)}, and the analytical is "
+            f"{r.place}: with smaller steps the numerical value tends to {number(r.reading.best)}, and the "
+            "analytical is "
             f"{number(r.element.analytical)}; at eps={case.report.eps:g} func curves too much within the step",
             _use(reads, "Use a smaller eps, or scale the input"),
         )
@@ -361,7 +367,8 @@ def _small(case: Case, reads: Sequence[Read]) -> list[Finding]:
     r = reads[0]
     eps, precision = case.report.eps, case.precision(r.pair.key)
     value, best = r.curve.value[r.element.row], number(r.reading.best)
-    agrees = f"at a step of {r.reading.step:.2g} the numerical value is {best}, the analytical {number(r.element.analytical)}"
+    analytical = number(r.element.analytical)
+    agrees = f"at a step of {r.reading.step:.2g} the numerical value is {best}, the analytical {analytical}"
     sure = "certain" if r.reading.passing else "likely"
     if precision > 1e-10:
         x, single = case.measurement.templates[r.pair.key[1]], case.single[r.pair.key[0]]
@@ -382,7 +389,8 @@ def _small(case: Case, reads: Sequence[Read]) -> list[Finding]:
             Finding(
                 "large-magnitude",
                 sure,
-                f"the output is {value:.3g}, so rounding alone changes the quotient by about {r.reading.rounding:.2g} at "
+                f"the output is {value:.3g}, so rounding alone changes the quotient by about "
+                f"{r.reading.rounding:.2g} at "
                 f"eps={eps:g} ({r.place}: {agrees})",
                 _use(reads, "Use a larger eps") + ", or take the large constant off before the check",
             )
@@ -412,7 +420,8 @@ def _unclear(case: Case, reads: Sequence[Read]) -> list[Finding]:
         return _small(case, reads)
     return [
         _cannot_tell(
-            f"{r.place}: over all steps the numerical value is not known better than {number(r.reading.best)} +- {U:.2g}, "
+            f"{r.place}: over all steps the numerical value is not known better than {number(r.reading.best)} "
+            f"+- {U:.2g}, "
             f"and the tolerance is {r.element.tolerance:.2g} (analytical {number(r.element.analytical)})"
         )
     ]
@@ -457,7 +466,8 @@ def _wrong_pair(case: Case, pair: PairReport, reads: Sequence[Read], hand: bool)
         return Finding(
             "surrogate-gradient",
             "certain",
-            f"func is a staircase: it does not move at all for small steps, so its derivative is 0, while the analytical "
+            "func is a staircase: it does not move at all for small steps, so its derivative is 0, while the "
+            "analytical "
             f"gradient is {number(r.element.analytical)} ({r.place})",
             "If that is meant (a straight-through estimator), do not check it, or check the smooth function that it "
             "stands for",
@@ -507,7 +517,8 @@ def _sides(case: Case, pair: PairReport, slack: Array) -> Sides:
         if m.engine.is_tensor(x) and len(getattr(x, "shape", ())) == 2
     )
     return Sides(
-        pair.analytical, pair.numerical, slack, pair.output_shape, pair.input_shape, case.values[pair.key[1]], pair.name,
+        pair.analytical, pair.numerical, slack, pair.output_shape, pair.input_shape, case.values[pair.key[1]],
+        pair.name,
         others,
     )  # fmt: skip
 
@@ -527,15 +538,18 @@ def _columns_of(case: Case, pair: PairReport) -> Sides:
             )  # fmt: skip
             N[row, n], slack[row, n] = found.best, found.uncertainty
     slack = 3 * slack + pair.comparison.atol + pair.comparison.rtol * abs(N)
-    return Sides(A, N, slack, (A.shape[0],), (A.shape[1],), case.values[pair.key[1]].reshape(-1)[columns], pair.name)
+    x = case.values[pair.key[1]].reshape(-1)[columns]
+    return Sides(A, N, slack, (A.shape[0],), (A.shape[1],), x, pair.name)
 
 
 def _fallback(pair: PairReport, r: Read) -> Finding:
     return Finding(
         "missing-term",
         "possible",
-        f"the gradient is wrong, not the step: {r.place} is {number(r.reading.best)} +- {r.reading.uncertainty:.1g} over "
-        f"all steps, analytical {number(r.element.analytical)}; {pair.failing_count:,} of {pair.size:,} elements fail, in "
+        f"the gradient is wrong, not the step: {r.place} is {number(r.reading.best)} +- "
+        f"{r.reading.uncertainty:.1g} over "
+        f"all steps, analytical {number(r.element.analytical)}; {pair.failing_count:,} of {pair.size:,} "
+        "elements fail, in "
         "no pattern that is known",
         "Derive backward again term by term; check its parts one at a time",
     )

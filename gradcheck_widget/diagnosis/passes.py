@@ -6,7 +6,7 @@ another point (signs turned, a zero among the values, a second sample), and only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -80,7 +80,8 @@ def below_tolerance(case: Case) -> Iterator[Finding]:
                 yield Finding(
                     "tolerance-too-loose",
                     "certain",
-                    f"{p.place(e)}: analytical {number(e.analytical)}, numerical {number(r.best)} over all steps: wrong by "
+                    f"{p.place(e)}: analytical {number(e.analytical)}, numerical {number(r.best)} over all "
+                    "steps: wrong by "
                     f"{abs(e.analytical - r.best) / max(abs(r.best), 1e-300):.2g} of its value, which the tolerance "
                     f"{e.tolerance:.2g} hides",
                     f"Use atol={max(abs(r.best) * 1e-4, 1e-300):.0e}, or scale the output to order 1",
@@ -91,7 +92,8 @@ def below_tolerance(case: Case) -> Iterator[Finding]:
             yield Finding(
                 "tolerance-too-loose",
                 "possible",
-                f"no element of {p.name} exceeds atol={report.atol:g} (the largest is {size.max():.2g}): any gradient of "
+                f"no element of {p.name} exceeds atol={report.atol:g} (the largest is {size.max():.2g}): any "
+                "gradient of "
                 "this size, also one of the wrong sign, passes",
                 f"Use atol={size.max() * 1e-4:.0e}, or scale the output to order 1",
             )
@@ -131,8 +133,10 @@ def not_linear(case: Case) -> Iterator[Finding]:
                 yield Finding(
                     "grad-output-hides-bug",
                     "certain",
-                    f"a random grad_output gives {number(have[j].item())} for {element_name(x.name, x.shape, j)}, while "
-                    f"the rows that were checked add up to {number(want[j].item())}: backward is not linear in grad_output",
+                    f"a random grad_output gives {number(have[j].item())} for "
+                    f"{element_name(x.name, x.shape, j)}, while "
+                    f"the rows that were checked add up to {number(want[j].item())}: backward is not linear in "
+                    "grad_output",
                     "Multiply by grad_output and do nothing else with it: no sign, clipping, comparison or constant",
                 )
                 return
@@ -160,7 +164,8 @@ def symmetric_kink(case: Case) -> Iterator[Finding]:
                             "kink",
                             "likely",
                             f"{case.measurement.outputs[key[0]].name} has the slopes {number(slopes[0], 4)} and "
-                            f"{number(slopes[1], 4)} on the two sides of {element_name(t.name, t.shape, int(column))} = "
+                            f"{number(slopes[1], 4)} on the two sides of "
+                            f"{element_name(t.name, t.shape, int(column))} = "
                             f"{flat[column]:g}: it passes because their mean happens to agree",
                             "Check at points away from the kink as well",
                         )
@@ -198,7 +203,9 @@ def _points(case: Case) -> Iterator[tuple[str, str, dict[int, Array]]]:
             zeroed = np.array(x)
             zeroed.reshape(-1)[x.size // 2] = 0
             yield f"no value of {name} is 0; with one that is", "Check at inputs with a zero among them", {i: zeroed}
-        if x.size and (x.size == 1 or np.unique(x).size < x.size) and not np.array_equal(x, np.round(x)) or not x.any():
+        if (
+            x.size and (x.size == 1 or np.unique(x).size < x.size) and not np.array_equal(x, np.round(x))
+        ) or not x.any():
             size = abs(x) + (abs(x).max() or 1.0)
             moved = (x + rng.uniform(-0.5, 0.5, x.shape) * size).astype(x.dtype)
             yield (
@@ -215,10 +222,10 @@ def _first_wrong(case: Case, point: Point) -> str | None:
     if not all(np.isfinite(o).all() for o in point.outputs if o.dtype.kind in "fc"):
         return None
     for i, x in enumerate(other.templates):
-        columns = np.unique(np.linspace(0, x.size - 1, min(x.size, SAMPLES)).astype(int)) if x.size else []
+        columns = sorted({int(c) for c in np.linspace(0, x.size - 1, min(x.size, SAMPLES))} if x.size else ())
         flat = there.values[i].reshape(-1)
         special = np.flatnonzero(flat == 0)[:1]
-        for column in dict.fromkeys([*special.tolist(), *map(int, columns)]):
+        for column in dict.fromkeys([*special.tolist(), *columns]):
             for k, o in enumerate(other.outputs):
                 if not o.is_inexact or not other.differentiable[k]:
                     continue
@@ -289,8 +296,7 @@ def left_out(case: Case) -> Iterator[Finding]:
         if values is None or not case.in_time:
             continue
         inputs = list(m.inputs)
-        made: Callable[[], Any] = lambda v=values: m.engine.tensor(v.copy(), like=x if m.engine.is_tensor(x) else None)  # noqa: B008, E731
-        inputs[i] = quietly(made)
+        inputs[i] = quietly(lambda v=values: m.engine.tensor(v.copy(), like=m.inputs[m.checked[0]]))  # type: ignore[misc]
         point = quietly(lambda inputs=inputs: _point_of(m, inputs))  # type: ignore[misc]
         if point is None or i not in point.measurement.checked:
             continue

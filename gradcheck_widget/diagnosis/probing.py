@@ -133,8 +133,8 @@ def _swapped_inputs(case: Case, pair: PairReport, slack: Array) -> str:
             back = (abs(other.analytical - pair.numerical) <= slack).all()
         if crossed and back:
             return f"the gradients of {pair.input} and {other.input} are exchanged"
-        point = quietly(lambda j=j: case.point({i: case.values[j], j: case.values[i]}))
-        rows = quietly(lambda p=point: {r: p.row(pair.key, r) for r in _rows(pair)}) if point is not None else None
+        point = quietly(lambda j=j: case.point({i: case.values[j], j: case.values[i]}))  # type: ignore[misc]
+        rows = quietly(lambda p=point: {r: p.row(pair.key, r) for r in _rows(pair)}) if point is not None else None  # type: ignore[misc]
         with np.errstate(all="ignore"):
             if rows and all((abs(a - pair.numerical[r]) <= slack[r]).all() for r, a in rows.items()):
                 return f"the analytical gradient is right once {pair.input} and {other.input} are exchanged"
@@ -183,7 +183,7 @@ def gradient_does_not_move(case: Case, pair: PairReport, slack: Array) -> Findin
 
 def only_at_this_point(case: Case, pair: PairReport, element: Element) -> Finding | None:
     """On both sides of this value the gradient is right: this point itself is special, a bound or a tie."""
-    k, i, _ = pair.key
+    i = pair.key[1]
     x = case.values[i]
     if np.iscomplexobj(x):
         return None
@@ -193,9 +193,9 @@ def only_at_this_point(case: Case, pair: PairReport, element: Element) -> Findin
         moved = np.array(x)
         moved.reshape(-1)[element.column] += step
         at = {i: moved}
-        point = quietly(lambda at=at: case.point(at))
-        row = quietly(lambda p=point: p.row(pair.key, element.row)) if point is not None else None
-        column = quietly(lambda at=at: _column_at(case, pair, at, element.column))
+        point = quietly(lambda at=at: case.point(at))  # type: ignore[misc]
+        row = quietly(lambda p=point: p.row(pair.key, element.row)) if point is not None else None  # type: ignore[misc]
+        column = quietly(lambda at=at: _column_at(case, pair, at, element.column))  # type: ignore[misc]
         if row is None or column is None:
             return None
         a, n = row[element.column], column[element.row]
@@ -205,8 +205,10 @@ def only_at_this_point(case: Case, pair: PairReport, element: Element) -> Findin
         "kink",
         "likely",
         f"only at this very value of {pair.place(element).split(' <- ')[1]} = {here:g} do the sides differ (analytical "
-        f"{number(element.analytical)}, numerical {number(element.numerical)}); at {here:g} +- {1e-3 * scale:.2g} they agree",
-        "A bound, a tie or a special case in backward: the gradient there is a convention. Check at points away from it",
+        f"{number(element.analytical)}, numerical {number(element.numerical)}); at {here:g} +- "
+        f"{1e-3 * scale:.2g} they agree",
+        "A bound, a tie or a special case in backward: the gradient there is a convention. Check at points "
+        "away from it",
     )
 
 

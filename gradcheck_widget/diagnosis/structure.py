@@ -163,7 +163,8 @@ def scaled(s: Sides) -> Finding | None:
         "wrong-scale",
         "certain" if count > 2 else "likely" if count == 2 else "possible",
         f"analytical / numerical = {fraction_text(r)} {s.of}{hint}",
-        f"Multiply this input's gradient by {fraction_text(1 / r)}: look for a factor (2, 1/n of a mean, a weight) that "
+        f"Multiply this input's gradient by {fraction_text(1 / r)}: look for a factor (2, 1/n of a mean, a "
+        "weight) that "
         "is missing, or applied twice",
     )
 
@@ -201,7 +202,7 @@ def other_memory_order(s: Sides) -> Finding | None:
             p, q = shape[axis : axis + 2]
             if p == q or min(p, q) < 2:
                 continue
-            wrong = s.full[: first + axis] + (q, p) + s.full[first + axis + 2 :]
+            wrong = (*s.full[: first + axis], q, p, *s.full[first + axis + 2 :])
             A = s.A.reshape(wrong).swapaxes(first + axis, first + axis + 1).reshape(s.A.shape)
             if s.fits(A):
                 return _finding(
@@ -228,7 +229,8 @@ def permuted(s: Sides) -> Finding | None:
         return _finding(
             "transposed",
             "likely",
-            f"the columns of the analytical Jacobian are those of the numerical one in another order: column {moved} is "
+            "the columns of the analytical Jacobian are those of the numerical one in another order: column "
+            f"{moved} is "
             f"column {int(order[moved])} of it ({s.of})",
             "Check the indices, axes or the permutation with which backward writes this input's gradient (it may need "
             "the inverse one)",
@@ -336,8 +338,8 @@ def one_sample_only(s: Sides) -> Finding | None:
         if length < 2:
             continue
         rest = tuple(a for a in range(A.ndim) if a != axis)
-        fails, nonzero = bad.any(axis=rest), np.asarray(A != 0).any(axis=rest)
-        present = np.asarray(abs(N) > 0).any(axis=rest)
+        fails, nonzero = np.asarray(bad.any(axis=rest)), np.asarray((A != 0).any(axis=rest))
+        present = (np.asarray(N) != 0).any(axis=rest)
         good = np.flatnonzero(~fails)
         if len(good) == 1 and nonzero[good[0]] and present.all() and not nonzero[fails].any():
             return _finding(
@@ -352,7 +354,8 @@ def one_sample_only(s: Sides) -> Finding | None:
 
 
 def kept_one_contribution(s: Sides) -> Finding | None:
-    """An element that feeds several outputs has the gradient of one of them; or, through a sum, N = k A with whole k."""
+    """An element that feeds several outputs has the gradient of one of them; or, through a sum, N = k A with "
+    "whole k."""
     missing = s.failing & (s.A == 0)
     columns = s.failing.any(axis=0)
     if s.failing.any() and np.array_equal(missing, s.failing) and s.telling[missing].all():
@@ -444,7 +447,7 @@ def rounded(s: Sides) -> Finding | None:
 def _rounds(s: Sides, cut: Callable[[Array], Array]) -> bool:
     """Whether A is `cut` of N, within the error that N has."""
     low, high = cut(s.N - s.slack), cut(s.N + s.slack)
-    return bool(((s.A >= low) & (s.A <= high)).all())
+    return bool(((low <= s.A) & (high >= s.A)).all())
 
 
 def _many_digits(N: Array, bits: int) -> bool:

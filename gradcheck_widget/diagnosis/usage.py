@@ -57,7 +57,8 @@ def _refused(text: str, inputs: Any) -> tuple[Finding, ...]:
                 "no-input-requires-grad",
                 "certain",
                 f"none of the inputs ({', '.join(dict.fromkeys(kinds)) or 'none'}) requires a gradient",
-                "Call x.requires_grad_() on what is to be checked, after copies and conversions: detach(), clone() of a "
+                "Call x.requires_grad_() on what is to be checked, after copies and conversions: detach(), "
+                "clone() of a "
                 "detached tensor and .to() of data give tensors without it",
             ),
         )
@@ -73,7 +74,8 @@ def _in_backward(text: str, error: BaseException, measurement: Measurement) -> t
             Finding(
                 "undefined-grad",
                 "certain",
-                f"backward raises {type(error).__name__} ({_short(text)}) when the gradient of one output is given alone, "
+                f"backward raises {type(error).__name__} ({_short(text)}) when the gradient of one output is "
+                "given alone, "
                 "and works when those of the others are zeros",
                 "Treat a grad_output of None as zeros: skip its term, or leave ctx.set_materialize_grads at True",
             ),

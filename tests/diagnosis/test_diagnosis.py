@@ -202,11 +202,11 @@ def test_other_tolerances_drop_a_diagnosis_that_may_no_longer_hold():
 
 
 def test_the_inputs_and_the_random_state_are_as_before():
-    x, state = X.copy(), np.random.get_state()[1].copy()
+    x, state = X.copy(), np.random.get_state()[1].copy()  # noqa: NPY002
     gradcheck_report(DOUBLED, (x,))
     gradcheck_report(np.sin, (x,))
     assert x.tobytes() == X.tobytes()
-    assert np.array_equal(state, np.random.get_state()[1])
+    assert np.array_equal(state, np.random.get_state()[1])  # noqa: NPY002
 
 
 def test_a_function_that_raises_away_from_the_point_still_gets_its_verdict():
