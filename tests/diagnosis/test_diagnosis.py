@@ -123,6 +123,35 @@ def test_a_planted_mistake_gets_its_name(cause):
     assert found and found[0].cause == cause, found
 
 
+def _through_w(g, x, w):
+    slope = g * (1 - np.tanh(x @ w) ** 2)
+    return slope @ w, x.T @ slope  # the first lacks .T
+
+
+SEVERAL = {
+    "gradients exchanged": ("wrong-saved-value", lambda x, y: x * y, lambda g, x, y: (g * x, g * y), (X, X[::-1] + 1)),
+    "matrix not transposed": ("transposed", lambda x, w: np.tanh(x @ w), _through_w, (X, W)),
+    "reshaped instead of transposed": (
+        "transposed", lambda w: np.tanh(w).sum(1),
+        lambda g, w: (g[:, None] * (1 - np.tanh(w) ** 2)).T.reshape(3, 4), (X,),
+    ),
+    "derivative forgotten": ("missing-term", np.tanh, lambda g, x: g * 1.0, (X,)),
+    "wrong in single precision too": ("wrong-scale", np.sin, lambda g, x: 2 * g * np.cos(x), (B.astype(np.float32),)),
+    "gradient clipped": ("grad-output-hides-bug", np.sin, lambda g, x: np.clip(g, -5, 5) * np.cos(x), (X,)),
+    "sum where each is asked": ("not-scaled-by-grad-output", np.sin, lambda g, x: g.sum() * np.cos(x), (B,)),
+    "relu within eps of 0": ("kink", lambda x: np.maximum(x, 0), lambda g, x: g * (x > 0), (np.array([-3e-7, 1.0]),)),
+    "floor of counts": ("integer-input", lambda x: 2 * np.floor(x), lambda g, x: 0 * g, (np.array([1.0, 2.0]),)),
+    "huge input": ("step-too-small", lambda x: 3 * x, lambda g, x: 3 * g, (np.array([1e12]),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_a_mistake_of_each_kind_gets_its_name(name):
+    cause, forward, backward, inputs = SEVERAL[name]
+    found = findings(pair(forward, backward), inputs)
+    assert found and found[0].cause == cause, found
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("factor", "cause"), [(0.5, "wrong-scale"), (3, "wrong-scale"), (-1, "sign-flip")])
 def test_a_factor_is_found_in_any_smooth_function(seed, factor, cause):
