@@ -704,7 +704,7 @@ def test_a_mismatch_names_count_worst_element_both_values_error_and_tolerance(x)
         return g * slope
 
     text = failure(from_backward(lambda w: (w**2, w), backward), x)
-    first, worst, second = text.splitlines()
+    first, worst, second, *_ = text.splitlines()
     assert first == (
         "Jacobian mismatch for output 0 with respect to input 0 ('w'): 2 of 36 elements exceed "
         "atol + rtol * |numerical| (eps=1e-06, atol=1e-05, rtol=0.001)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
@@ -125,7 +126,9 @@ def test_judging_again_runs_nothing_and_equals_a_new_report(x, tolerances):
     text = str(again)
     assert runs == before
     fresh = gradcheck_report(func, x, **{"atol": first.atol, "rtol": first.rtol, **tolerances})
-    assert text == str(fresh)
+    # findings are not judged again: that would run func
+    again, fresh = (dataclasses.replace(report, diagnosis=(), cautions=()) for report in (again, fresh))
+    assert str(again) == str(fresh) and text.startswith(str(fresh))
     assert again.to_json(arrays=True, worst=99) == fresh.to_json(arrays=True, worst=99)
 
 
