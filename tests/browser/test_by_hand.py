@@ -87,6 +87,7 @@ def test_an_element_is_chosen_from_the_list_and_shown_by_its_indices(ui):
     expect(ui.box.get_by_text(f"output 0 {row} <- input 0 'x' {column}")).to_be_visible()
 
 
+@pytest.mark.parametrize("jupyter", ["lab"], indirect=True)
 @pytest.mark.parametrize("width", [1400, 900])
 def test_nothing_jumps_while_sliders_move(ui, width):
     """Controls that move away from under the pointer are not usable."""
