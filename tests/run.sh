@@ -17,4 +17,10 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
-.venv/bin/python -m pytest "$@"
+# the browsers wait for most of their time: they share two cores with the rest
+.venv/bin/python -m pytest tests/browser &
+browser=$!
+status=0
+.venv/bin/python -m pytest --ignore=tests/browser || status=1
+wait "$browser" || status=1
+exit "$status"

@@ -62,6 +62,7 @@ def test_the_mouse_drags_a_slider_and_a_click_on_its_track_moves_it(ui):
     assert ui.value(1) < 1e-10
 
 
+@pytest.mark.parametrize("jupyter", ["lab"], indirect=True)
 @pytest.mark.parametrize(("k", "name"), [(1, "atol"), (2, "rtol")])
 def test_a_tolerance_takes_an_exact_number_and_zero(ui, k, name):
     box = ui.boxes.nth(k)
@@ -73,6 +74,7 @@ def test_a_tolerance_takes_an_exact_number_and_zero(ui, k, name):
     expect(ui.box.locator("code")).to_contain_text(f"{name}=0.0")
 
 
+@pytest.mark.parametrize("jupyter", ["lab"], indirect=True)
 def test_an_element_is_chosen_from_the_list_and_shown_by_its_indices(ui):
     worst = ui.box.get_by_role("combobox", name="element")
     expect(ui.boxes.nth(3)).to_have_value("2 <- 3")
@@ -108,6 +110,7 @@ def test_nothing_jumps_while_sliders_move(ui, width):
             assert ui.box.evaluate(measure) == places, (k, key)
 
 
+@pytest.mark.parametrize("jupyter", ["lab"], indirect=True)
 def test_a_screen_reader_is_told_the_name_and_the_value_of_every_control(ui):
     session = ui.page.context.new_cdp_session(ui.page)
     session.send("Accessibility.enable")
