@@ -20,6 +20,7 @@ def test_notebook_runs_and_shows_its_widgets(path, tmp_path):
         if file.is_file():
             shutil.copy(file, tmp_path)
     notebook = nbformat.read(path, as_version=4)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(PATIENT))
     nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [o for c in notebook.cells if c.cell_type == "code" for o in c.outputs]
     assert not [o for o in outputs if o.output_type == "stream" and o.name == "stderr"]
@@ -28,6 +29,8 @@ def test_notebook_runs_and_shows_its_widgets(path, tmp_path):
     assert [d["text/plain"][:4] for d in widgets] == EXPECTED[path.stem]
 
 
+# on a busy machine the first measurement may take longer than a display waits for it
+PATIENT = "import gradcheck_widget.widget.main; gradcheck_widget.widget.main.FIRST = 60"
 EXPECTED = {
     "jax_custom_vjp": ["FAIL", "PASS"],
     "quickstart": ["FAIL", "PASS"],
