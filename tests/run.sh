@@ -17,6 +17,7 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
+[ $# = 0 ] || exec .venv/bin/python -m pytest "$@"
 # the browsers wait for most of their time: they share two cores with the rest
 .venv/bin/python -m pytest tests/browser &
 browser=$!
